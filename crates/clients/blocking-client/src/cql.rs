@@ -19,7 +19,7 @@ const READ_BYTES: usize = 256 << 10;
 /// set the wait.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// Why there is no answer.
+/// Error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CqlError {
     /// The server has closed the connection.
@@ -51,7 +51,7 @@ impl From<FrameError> for CqlError {
     }
 }
 
-/// How long a read waits for bytes.
+/// Limit of the wait of a read for bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ReadWait {
     /// The timeout that the owner has set.
@@ -82,7 +82,7 @@ pub struct CqlConnection<T> {
 }
 
 impl<T: Transport> CqlConnection<T> {
-    /// Over a fresh stream; nothing is said yet.
+    /// Over a fresh stream; nothing has been sent yet.
     pub fn new(stream: T, version: ProtocolVersion, frame_bytes_max: usize) -> CqlConnection<T> {
         CqlConnection {
             stream,
@@ -122,7 +122,7 @@ impl<T: Transport> CqlConnection<T> {
         Ok(())
     }
 
-    /// Sends a request, waits for its answer, and returns what `convert` makes of it.
+    /// Sends a request, waits for its answer, and returns the result of `convert`.
     ///
     /// # Errors
     /// See [`CqlError`].
@@ -148,8 +148,8 @@ impl<T: Transport> CqlConnection<T> {
         }
     }
 
-    /// Sends a message whose body the caller encoded, and returns what `convert` makes of the frame
-    /// that answers it.
+    /// Sends a message whose body the caller encoded, and returns the result of `convert` for the
+    /// frame that answers it.
     ///
     /// # Errors
     /// See [`CqlError`].
@@ -175,7 +175,7 @@ impl<T: Transport> CqlConnection<T> {
         }
     }
 
-    /// Puts a request behind those that wait for [`CqlConnection::flush`].
+    /// Queues a request for [`CqlConnection::flush`].
     ///
     /// # Errors
     /// The version cannot express it.
@@ -193,7 +193,7 @@ impl<T: Transport> CqlConnection<T> {
         self.machine.unsent_bytes()
     }
 
-    /// Writes what was sent.
+    /// Writes the queued requests.
     ///
     /// # Errors
     /// The connection broke.

@@ -12,13 +12,13 @@ pub use http_client::{JSON, OCTETS};
 /// Longest answer that is taken: 100,000 tables fit.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// Why there is no answer.
+/// Error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFault {
     /// Nobody listens there, or the connection broke.
     #[error(transparent)]
     Connect(#[from] Error),
-    /// Why the received bytes are not an answer.
+    /// The received bytes are not an answer; the text has the reason.
     #[error("{0}")]
     Strange(String),
 }
@@ -26,7 +26,7 @@ pub enum HttpFault {
 /// Status and body of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAnswer {
-    /// Status, 200 and its like when all is well.
+    /// Status, for example 200.
     pub status: u16,
     /// Body.
     pub body: Vec<u8>,
@@ -35,7 +35,7 @@ pub struct HttpAnswer {
 /// Sends a request and waits for the answer; `patience` is for each wait for the network.
 ///
 /// # Errors
-/// See [`HttpFault`]. An answer of any status is none.
+/// See [`HttpFault`]. No status of an answer is an error.
 pub fn exchange(
     endpoint: &Endpoint<'_>,
     request: &Request<'_>,

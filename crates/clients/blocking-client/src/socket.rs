@@ -42,13 +42,14 @@ pub struct Endpoint<'a> {
     pub timeout: Option<Duration>,
 }
 
-/// Why there is no connection.
+/// Error of a connection attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The name has no address.
     #[error(transparent)]
     Name(Error),
-    /// No address takes the connection: those that were tried, and what the last one said.
+    /// No address accepts the connection: the addresses that were tried, and the error of the last
+    /// one.
     #[error("{}", .last.as_ref().map_or_else(|| "no address".to_owned(), Error::to_string))]
     Unreachable {
         /// Addresses in the order tried.
@@ -77,10 +78,10 @@ impl DialError {
 }
 
 impl Endpoint<'_> {
-    /// Connects to the first address that takes the connection.
+    /// Connects to the first address that accepts the connection.
     ///
     /// # Errors
-    /// None does, or there is none.
+    /// No address accepts, or none is given.
     pub fn dial(&self) -> Result<(TcpStream, SocketAddr), DialError> {
         let addresses = (self.host, self.port).to_socket_addrs().map_err(DialError::Name)?;
         let (mut tried, mut last) = (Vec::new(), None);
@@ -104,12 +105,12 @@ impl Endpoint<'_> {
     }
 }
 
-/// How to speak TLS to a server.
+/// TLS settings for a server.
 #[derive(Clone)]
 pub struct TlsPeer {
     /// Trusted authorities and the client's certificate.
     pub config: Arc<ClientConfig>,
-    /// How long each read of the handshake may take.
+    /// Limit of each read of the handshake.
     pub timeout: Duration,
 }
 
@@ -138,7 +139,7 @@ impl Socket {
         peer: TlsPeer,
     ) -> Result<Socket, DialError> {
         let failed = |error| DialError::Tls(address, error);
-        // Verifiers of our tools do not look at the name, and an address always is one.
+        // Verifiers of our tools ignore the name, and an address is always a valid one.
         let name = ServerName::IpAddress(address.ip().into());
         let tls = ClientConnection::new(peer.config, name).map_err(Error::other).map_err(failed)?;
         let mut session = TlsSession { tls, socket };
@@ -197,12 +198,13 @@ impl TlsSession {
         self.send()
     }
 
-    /// Takes in what was read. An alert for the other side is sent before the error is returned.
+    /// Processes the bytes that were read. An alert for the other side is sent before the error is
+    /// returned.
     fn process(&mut self) -> io::Result<()> {
         match self.tls.process_new_packets() {
             Ok(_) => Ok(()),
             Err(error) => {
-                // The error counts; the other side may be gone already.
+                // The error counts; the other side may have closed already.
                 let _ = self.tls.write_tls(&mut self.socket);
                 Err(Error::new(ErrorKind::InvalidData, error))
             }

@@ -26,7 +26,7 @@ pub struct Column {
 pub struct Page {
     /// The columns; none when the metadata was skipped.
     pub columns: Arc<[Column]>,
-    /// Where the next page begins; `None` on the last one.
+    /// Start of the next page; `None` on the last one.
     pub paging_state: Option<Vec<u8>>,
     width: usize,
     bytes: Vec<u8>,

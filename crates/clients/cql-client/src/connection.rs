@@ -21,7 +21,7 @@ const READ_BYTES: usize = 1 << 16;
 /// Events that wait to be taken; the oldest goes for one more.
 const EVENTS_MAX: usize = 1024;
 
-/// How to reach and enter a server.
+/// Options of a connection and its login.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// The version to speak.
@@ -30,9 +30,9 @@ pub struct ConnectOptions {
     pub login: Login,
     /// Longest frame that is taken.
     pub frame_bytes_max: usize,
-    /// How long the connection may take to be made.
+    /// Timeout of the connection attempt.
     pub connect_timeout: Duration,
-    /// How long each answer may take.
+    /// Timeout of each answer.
     pub answer_timeout: Duration,
 }
 
@@ -48,14 +48,14 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Why there is no answer. After all but `Server` and `Request` the connection is of no use, and
-/// whether the request was carried out is not known.
+/// Reason why there is no answer. After all but `Server` and `Request` the connection is unusable,
+/// and it is unknown if the request was executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The connection was not made in time.
+    /// The connection attempt timed out.
     #[error("no connection within {0:?}")]
     ConnectTimeout(Duration),
-    /// The answer did not come in time; it may still come.
+    /// The answer did not arrive in time; it may still arrive.
     #[error("no answer within {0:?}")]
     AnswerTimeout(Duration),
     /// The connection was not made, or broke.
@@ -93,7 +93,7 @@ pub enum Query<'a> {
 /// An answer or the server's refusal, with the stream that it came on.
 type Answered = (i16, Result<Reply, ServerError>);
 
-/// How fast answers are read.
+/// Pace of reading answers.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadPace {
     /// Bytes of one read at most.
@@ -159,7 +159,7 @@ impl Connection {
         self.pace = pace;
     }
 
-    /// How long each answer may take from now on.
+    /// Sets the timeout of each further answer.
     pub fn set_answer_timeout(&mut self, timeout: Duration) {
         self.answer_timeout = timeout;
     }
@@ -208,7 +208,7 @@ impl Connection {
         self.machine.send(request, &RequestOptions { stream, ..RequestOptions::default() })
     }
 
-    /// Writes what was sent.
+    /// Writes the queued requests.
     ///
     /// # Errors
     /// The connection broke.
@@ -221,7 +221,8 @@ impl Connection {
         Ok(written?)
     }
 
-    /// The next answer of any stream; events on the way are kept for [`Connection::next_event`].
+    /// The next answer of any stream; events that arrive before it are stored for
+    /// [`Connection::next_event`].
     ///
     /// # Errors
     /// The outer error is the connection's, the inner one the server's.

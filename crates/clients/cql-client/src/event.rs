@@ -19,7 +19,7 @@ pub enum ServerEvent {
     },
     /// The schema changed: how, the keyspace, and the table, type, function or aggregate.
     Schema {
-        /// How.
+        /// Kind of the change.
         kind: SchemaChangeKind,
         /// The keyspace.
         keyspace: String,

@@ -15,10 +15,10 @@ pub struct Login {
     pub user: Option<(String, String)>,
 }
 
-/// Why there was no login.
+/// Error of a login.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
-    /// The server asks for a password and there is none. Its authenticator.
+    /// The server asks for a password, and the client has none. Its authenticator.
     #[error("the server asks for a password ({0})")]
     NoCredentials(String),
     /// The server refused STARTUP.
@@ -30,7 +30,7 @@ pub enum LoginError {
     /// The server asks for more than name and password.
     #[error("the server wants more than name and password")]
     Challenge,
-    /// The answer to STARTUP or AUTH_RESPONSE is none of theirs.
+    /// The answer to STARTUP or AUTH_RESPONSE is of another kind.
     #[error("{request} was answered by {answer}")]
     Strange {
         /// The request.

@@ -21,7 +21,7 @@ const KEEP_BYTES_MAX: usize = 1 << 20;
 pub struct Machine {
     negotiated: Negotiated,
     decoder: FrameDecoder,
-    /// Received bytes; those before `used` are done with.
+    /// Received bytes; those before `used` are consumed.
     input: Vec<u8>,
     used: usize,
     /// Frames to be sent, as they are before segments.
@@ -126,7 +126,7 @@ impl Machine {
         clear(&mut self.segments);
     }
 
-    /// Where received bytes are appended.
+    /// Returns the buffer to append received bytes to.
     pub fn input(&mut self) -> &mut Vec<u8> {
         if self.used == self.input.len() {
             self.input.clear();
@@ -178,11 +178,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether the login is complete. If not, the driver writes what is unsent, reads, and asks
-    /// again.
+    /// Returns true if the login is complete. If not, the driver writes the unsent bytes, reads,
+    /// and calls it again.
     ///
     /// # Errors
-    /// The server refuses, wants credentials that are not there, or answers with something else.
+    /// The server refuses, wants credentials that are missing, or answers with something else.
     pub fn poll_login(&mut self) -> Result<bool, LoginError> {
         while let Some((login, step)) = self.login.take() {
             let Some(received) = self.next_response()? else {

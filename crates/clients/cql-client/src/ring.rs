@@ -1,4 +1,4 @@
-//! The ring as a client routes by it: which nodes are replicas of a token.
+//! The ring as a client routes by it: the replicas of a token.
 
 /// Token ranges with the nodes that a client may ask for them. Nodes are numbers of the caller's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -219,7 +219,7 @@ fn damaged_bytes_are_an_error_and_not_an_answer() {
     assert!(matches!(machine.next_response(), Err(MessageFault::Frame(_))), "above the limit");
 }
 
-/// Runs `client` in a world with the server; whether it came to its end.
+/// Runs `client` in a world with the server; returns true if it completed.
 fn in_world<F: Future<Output = ()> + 'static>(
     client: impl FnOnce(Rt, std::net::SocketAddr) -> F + 'static,
 ) {

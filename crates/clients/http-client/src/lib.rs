@@ -1,4 +1,4 @@
-//! One request of HTTP/1.1 and its answer, as bytes: what tools say to the administrative API.
+//! One request of HTTP/1.1 and its answer, as bytes, for tools that call the administrative API.
 //!
 //! Owns: the head of a request, the parts of an answer (length, chunks, end of the connection).
 //! Never: sockets, the meaning of a body. The driver of tools that block is in `blocking-client`.

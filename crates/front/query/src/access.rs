@@ -1,10 +1,10 @@
-//! What the users of this shard's connections may do, found out once per user and state of the roles.
+//! Access of the users of this shard's connections, cached per user and state of the roles.
 //!
-//! Owns: the remembered [`Access`] of each user, the check in front of every statement. Never: the
-//! rules (`cql-plan::auth`). With everything allowed to everybody a check is one comparison.
+//! Owns: the cached [`Access`] of each user, the check before every statement. Never: the rules
+//! (`cql-plan::auth`). Without restrictions a check is one comparison.
 //!
-//! INV-access-1: what is remembered is used only as long as the roles in the snapshot are as they were
-//! when it was found out, so that a change counts from the next statement on.
+//! INV-access-1: a cached access is used only as long as the roles in the snapshot are as they were
+//! when it was computed, so that a change counts from the next statement on.
 
 use crate::client::ClientState;
 use crate::executor::Executor;
@@ -34,7 +34,7 @@ pub(crate) fn authorize(
     authorize_plan(executor, client, compiled)
 }
 
-/// Whether the user of a connection is a superuser, or has a role that is one.
+/// Returns true if the user of a connection is a superuser, or has a role that is one.
 pub(crate) fn is_superuser(executor: &Executor, client: &ClientState) -> bool {
     numbered(executor, client).access.is_superuser
 }
@@ -55,7 +55,7 @@ pub(crate) fn check_login(executor: &Executor, client: &ClientState) -> Result<(
 fn authorize_plan(executor: &Executor, client: &ClientState, compiled: &Compiled) -> Result<()> {
     let user = numbered(executor, client);
     user.count_check();
-    // What a schema change needs depends on the schema as it is now.
+    // The permissions for a schema change depend on the current schema.
     if let Compiled::Command(command) = compiled
         && let CommandPlan::Ddl(plan) = &command.plan
     {
@@ -78,8 +78,8 @@ fn authorize_plan(executor: &Executor, client: &ClientState, compiled: &Compiled
     Ok(())
 }
 
-/// Whether whoever asks is shown the values that the masks of a table hide. Found out at each
-/// execution: a prepared statement is everybody's.
+/// Returns true if the user sees the values that the masks of a table hide. Computed at each
+/// execution, for all users share a prepared statement.
 pub(crate) fn unmasks(executor: &Executor, client: &ClientState, table: &Table) -> bool {
     let settings = &executor.settings;
     if table.masks.is_empty() || !settings.dynamic_data_masking_enabled {

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a waiting request is charged beside its bytes: its future and its places in tables.
+/// Bytes that a waiting request is charged beside its own: its future and its entries in tables.
 pub const REQUEST_BYTES: usize = 1024;
 
 /// Largest request that may use the reserve.
@@ -27,7 +27,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Nothing is used of so many bytes.
+    /// Creates an empty account of this many bytes.
     pub fn new(max: usize) -> Rc<Account> {
         Rc::new(Account { used: Cell::new(0), max: max.max(1) })
     }
@@ -61,25 +61,26 @@ impl Account {
         self.used.get() > self.max / 2
     }
 
-    /// Whether an answer may grow by so much.
+    /// Returns true if an answer may grow by this many bytes.
     fn has_room(&self, bytes: usize) -> bool {
         self.used.get().saturating_add(bytes) <= self.max - self.max / 4
     }
 
-    /// Whether others than a holder of so many bytes leave no room.
+    /// Returns true if the account is full without the bytes of this holder.
     pub fn is_full_beside(&self, own: usize) -> bool {
         self.used.get().saturating_sub(own) > self.max - self.max / 4
     }
 
-    /// Whether a request that is expected to need much finds no room, before it begins.
+    /// Returns true if there is no room for a request that is expected to need much; checked before
+    /// it begins.
     pub fn is_full(&self) -> bool {
         !self.has_room(0)
     }
 
-    /// Whether a request of so many bytes may wait.
+    /// Returns true if a request of this many bytes may wait.
     pub fn admits(&self, bytes: usize, load: ConnectionLoad) -> bool {
-        // Answers under way are charged ahead of what they need, so the sum goes beyond its limit for moments in
-        // which small requests would be refused for memory that nobody uses.
+        // Running answers are charged ahead of their need. The sum therefore exceeds its limit for
+        // moments in which small requests would be rejected although the memory is unused.
         let is_light = load == ConnectionLoad::Idle && bytes <= LIGHT_BYTES_MAX;
         let reserve = if is_light { self.max / 2 } else { 0 };
         self.used.get().saturating_add(bytes) <= self.max.saturating_add(reserve)
@@ -96,7 +97,7 @@ impl Account {
     }
 }
 
-/// What waits of the connection of a request.
+/// Load of the connection that a request arrived on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionLoad {
     /// Nothing.
@@ -105,7 +106,7 @@ pub enum ConnectionLoad {
     Busy,
 }
 
-/// Why an answer may not grow.
+/// Reason why an answer may not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It alone is too large.
@@ -123,13 +124,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Of nothing yet.
+    /// Creates a charge of no bytes.
     #[inline]
     pub fn new(account: &Rc<Account>) -> Charge {
         Charge { account: account.clone(), bytes: Cell::new(0), refused: Cell::new(None) }
     }
 
-    /// What is held now, which cannot be refused.
+    /// Sets the bytes that are held; this cannot be refused.
     #[inline]
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
@@ -139,13 +140,13 @@ impl Charge {
         }
     }
 
-    /// What is held.
+    /// Returns the bytes that are held.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Whether an answer may have so many bytes. A refusal is final.
+    /// Returns true if an answer may have this many bytes. A refusal is final.
     #[inline]
     pub fn covers(&self, bytes: usize) -> bool {
         bytes <= self.bytes.get().max(ANSWER_BYTES_FREE) || self.grow(bytes)
@@ -165,19 +166,19 @@ impl Charge {
         if self.refused.get().is_some() {
             return false;
         }
-        // Ahead by half, as the buffer is, but not beyond what is refused.
+        // Reserves half as much again, as the buffer does, but not beyond the limit of refusal.
         let ahead = bytes.saturating_add(bytes / 2).min(self.account.answer_bytes_max());
         self.set(ahead.max(bytes));
         true
     }
 
-    /// Whether a page of so many bytes is to end.
+    /// Returns true if a page of this many bytes must end.
     #[inline]
     pub fn fills_page(&self, bytes: usize) -> bool {
         bytes > self.account.page_bytes()
     }
 
-    /// Why it was not covered.
+    /// Returns the reason of the refusal.
     pub fn refusal(&self) -> Option<Refusal> {
         self.refused.get()
     }
@@ -206,7 +207,8 @@ impl Default for AnswerSizes {
 }
 
 impl AnswerSizes {
-    /// One had so many bytes. Larger ones are expected at once, smaller ones by and by.
+    /// Records the size of an answer. A larger one raises the expectation at once, a smaller one
+    /// lowers it gradually.
     #[inline]
     pub fn note(&self, bytes: usize) {
         let before = self.0.get();

@@ -1,4 +1,4 @@
-//! On whose behalf statements are executed.
+//! Clients that statements are executed for.
 
 use crate::account::AnswerSizes;
 use crate::users::Numbered;
@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::Instant;
 
-/// Who executes statements, and what their meaning and answers depend on: the state of a connection, or of a
-/// part of the node that asks for itself.
+/// Client that executes statements, with the state that their meaning and answers depend on. It is
+/// a connection, or a part of the node that acts for itself.
 pub struct ClientState {
     /// Address of the client.
     pub peer: SocketAddr,
@@ -19,22 +19,22 @@ pub struct ClientState {
     pub keyspace: RefCell<Option<Rc<str>>>,
     /// Role that it has logged in as.
     user: RefCell<Option<Rc<str>>>,
-    /// What the user may do, as it was found out last.
+    /// Access of the user, as computed last.
     pub(crate) access: RefCell<Option<Rc<Numbered>>>,
     /// Sizes of the answers to its reads.
     pub answers: AnswerSizes,
     /// The advice about USE was given.
     pub(crate) warned_use: Cell<bool>,
-    /// It is the node itself: nothing is refused for who asks.
+    /// True for the node itself: no access check rejects its requests.
     pub(crate) is_node: bool,
     /// Another node sent a statement to be executed here.
     pub(crate) forwarded: Option<Forwarded>,
 }
 
-/// What another node decided about a statement that it forwarded.
+/// Decisions of another node about a statement that it forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forwarded {
-    /// When the client is answered at the latest.
+    /// Latest instant of the client's answer.
     pub(crate) deadline: Instant,
     /// The client may see what masks hide.
     pub(crate) unmasks: bool,
@@ -71,7 +71,7 @@ impl ClientState {
         ClientState { forwarded: Some(forwarded), ..ClientState::new(peer, negotiated) }
     }
 
-    /// It has proved to be this role.
+    /// Records the role that it has logged in as.
     pub fn log_in(&self, user: &str) {
         *self.user.borrow_mut() = Some(user.into());
         *self.access.borrow_mut() = None;

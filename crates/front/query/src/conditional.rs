@@ -1,9 +1,9 @@
 //! Conditional statements and batches (IF): from their values to the coordinator's decision and the
 //! rows of the answer.
 //!
-//! Owns: levels and timeout of such a request, its errors in the client's words. What is read,
-//! decided, written and shown is the planner's business ([`cql_plan::cas`] and [`cql_exec::cas`]); rounds of Paxos are the
-//! coordinator's ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
+//! Owns: levels and timeout of such a request, its errors in the client's words. The planner reads, decides, writes and
+//! builds the answer ([`cql_plan::cas`] and [`cql_exec::cas`]). Rounds of Paxos are the coordinator's
+//! ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
 
 use crate::consistency::scope_of;
 use crate::context::{Cx, Step, finish};
@@ -33,11 +33,11 @@ use std::time::Duration;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use store::{Flow, ReadStats, RowSink};
 
-/// Runs a statement or batch with IF. `serial` is the request's serial level; `describe` says
-/// whether the client wants to be told the columns.
+/// Runs a statement or batch with IF. `serial` is the request's serial level; `describe` says how
+/// the client wants the columns described.
 ///
 /// # Errors
-/// What is wrong with the values; levels that conditional updates do not take.
+/// Invalid values; levels that conditional updates do not accept.
 pub(crate) fn run<S: ResultSink>(
     request: &Modification<'_>,
     serial: Option<Consistency>,
@@ -83,7 +83,7 @@ fn run_evaluated<S: ResultSink>(
             let levels = Levels { serial, scope };
             outbound(request, &bound, levels, describe, cx)
         }
-        // Where it arrives it is carried out.
+        // A forwarded statement is executed where it arrives.
         _ => None,
     };
     let write = Conditional {
@@ -107,14 +107,15 @@ fn run_evaluated<S: ResultSink>(
     Ok(Step::Waits(Box::pin(write.run())))
 }
 
-/// The serial level of a request, and what it means.
+/// The serial level of a request, with the levels of its phases.
 #[derive(Clone, Copy)]
 struct Levels {
     serial: Consistency,
     scope: paxos::Scope,
 }
 
-/// The request for the node that carries out the serial operations of its partition; `None` when that is this one.
+/// Builds the request for the node that executes the serial operations of its partition; `None`
+/// when that is this one.
 fn outbound<S: ResultSink>(
     request: &Modification<'_>,
     bound: &BoundCas,
@@ -147,8 +148,8 @@ fn outbound<S: ResultSink>(
     Outbound::new(route, token, &statements, &terms, cx.sink.client())
 }
 
-/// Checks both levels, in the order of Cassandra's `StorageProxy.doPaxos`. Gives the scope, and
-/// whether the keyspace has durable writes.
+/// Checks both levels, in the order of Cassandra's `StorageProxy.doPaxos`. Returns the scope, and
+/// true if the keyspace has durable writes.
 fn check_levels(
     snapshot: &ClusterSnapshot,
     bound: &BoundCas,
@@ -170,14 +171,14 @@ fn check_levels(
     Ok((scope, keyspace.params.durable_writes))
 }
 
-/// Where a conditional write was decided.
+/// Node that decided a conditional write, with its answer.
 enum Answer {
     Here(CasResult, Option<String>),
     /// The whole answer, as the other node wrote it.
     There(Vec<u8>),
 }
 
-/// A conditional write on its way.
+/// A running conditional write.
 struct Conditional<S> {
     executor: Rc<Executor>,
     sink: S,
@@ -192,7 +193,7 @@ struct Conditional<S> {
     snapshot: Arc<ClusterSnapshot>,
     /// When the client is answered at the latest while nothing is decided.
     deadline: Instant,
-    /// It is to be carried out by another node.
+    /// The request to another node that executes the statement.
     outbound: Option<Box<Outbound>>,
     now: WallMicros,
     timestamp: TimestampMicros,
@@ -210,7 +211,7 @@ impl<S: ResultSink> Conditional<S> {
             Some(Answer::Here(answer, warning)) => self.answer(answer, warning.as_deref(), out),
             Some(Answer::There(frame)) => match sink.forwarded(out, ticket, frame) {
                 true => Ok(()),
-                // Something answered, and nobody can tell what.
+                // The other node's answer is not a valid frame; the outcome is unknown.
                 false => Err(self.lost()),
             },
             None => Ok(()),
@@ -227,7 +228,8 @@ impl<S: ResultSink> Conditional<S> {
         }
     }
 
-    /// Another node carries it out, or not, and does not tell.
+    /// Error for an unknown outcome: another node may have executed the statement, and its answer
+    /// is lost.
     fn lost(&self) -> Failure {
         let block_for = self.outbound.as_ref().map_or(1, |outbound| outbound.quorum());
         Failure::CasUnknown(CasFailed { consistency: self.serial, received: 0, block_for })
@@ -334,15 +336,15 @@ impl<S: ResultSink> Conditional<S> {
     }
 }
 
-/// Lets the planner decide on what the coordinator reads.
+/// Passes the rows that the coordinator reads to the planner for its decision.
 struct Operation<'c> {
     exec: CasExec<'c>,
     ticket: &'c Ticket,
-    /// Why the last decision could not be made.
+    /// Error of the last decision.
     refused: Option<PlanError>,
     /// Rounds that were lost to other proposers.
     contentions: u32,
-    /// What the last read cost.
+    /// Cost of the last read.
     read: ReadStats,
 }
 

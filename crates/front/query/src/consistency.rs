@@ -1,4 +1,4 @@
-//! Whether a statement may run at its consistency level.
+//! Checks if a statement may run at its consistency level.
 
 use crate::executor::Executor;
 use crate::failure::{Failure, Result, level};
@@ -10,14 +10,14 @@ use cql_wire::Consistency;
 use std::sync::Arc;
 use stdx::TableId;
 
-/// What a statement does with its tables.
+/// Access of a statement to its tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// What is known of the tables of a statement that may run.
+/// Properties of the tables of a statement that may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowed {
     /// The keyspaces have durable writes.
@@ -51,9 +51,9 @@ impl Allowed {
     }
 }
 
-/// Checks the consistency level: against the replicas there are when this node is alone; else only
-/// that such a request takes it, because what is alive is known when it runs. The answer is
-/// remembered until the next epoch.
+/// Checks the consistency level. A single node checks it against the existing replicas. In a
+/// cluster only the level itself is checked, because the live replicas are known when the request
+/// runs. The answer is cached until the next epoch.
 pub(crate) fn check(
     executor: &Executor,
     header: &CompiledHeader,
@@ -102,7 +102,7 @@ fn check_tables(
         }
         _ => {}
     }
-    // One keyspace with durable writes is enough: a log record too many harms nobody.
+    // One keyspace with durable writes is enough: an unneeded log record does no harm.
     let mut allowed = Allowed::default();
     for (id, _) in &inputs.tables {
         let keyspace = snapshot

@@ -1,4 +1,4 @@
-//! What a request runs in, and how it ends.
+//! Context of a request, and how it ends.
 
 use crate::executor::Executor;
 use crate::failure::Result;
@@ -18,17 +18,17 @@ pub type Waiting<A> = Pin<Box<dyn Future<Output = A>>>;
 
 /// A local write that was applied and waits for a commit; then it is answered without rows.
 pub struct HeldWrite {
-    /// Of its request.
+    /// Ticket of the request.
     pub ticket: Ticket,
     /// The level it was asked for.
     pub consistency: Consistency,
-    /// How a failure names it.
+    /// Write type that a failure reports.
     pub write_type: WriteType,
     /// Warnings to the client.
     pub warnings: Vec<String>,
 }
 
-/// How far a request got at once.
+/// Progress of a request that ran without waiting.
 pub enum Step<A> {
     /// Answered.
     Done,
@@ -38,15 +38,15 @@ pub enum Step<A> {
     Waits(Waiting<A>),
 }
 
-/// What a request runs in.
+/// Context of a request.
 pub struct Cx<'a, S: ResultSink> {
     /// The executor of the shard.
     pub executor: &'a Rc<Executor>,
-    /// Where the result goes.
+    /// Destination of the result.
     pub sink: &'a S,
     /// The request.
     pub ticket: &'a Ticket,
-    /// Takes what is answered at once.
+    /// Receives an answer that is ready at once.
     pub out: &'a mut S::Answer,
 }
 

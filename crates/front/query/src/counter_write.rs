@@ -1,7 +1,7 @@
 //! Writes to tables with counters: bound to increments, each partition's given to its leader.
 //!
-//! Owns: what such a request waits for, and for how long. Never: who leads, or what a leader does
-//! ([`coordinator::Coordinator::count`]).
+//! Owns: the wait of such a request for its leader, and its timeout. Never: the choice of a leader,
+//! the work of a leader ([`coordinator::Coordinator::count`]).
 
 use crate::context::{Cx, Step, finish_void};
 use crate::executor::Executor;
@@ -20,10 +20,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Binds a modification of counters and has it led.
+/// Binds a modification of counters and sends it to a leader.
 ///
 /// # Errors
-/// What is wrong with the values.
+/// Invalid values.
 pub(crate) fn run<S: ResultSink>(
     request: &Modification<'_>,
     checked: Checked,
@@ -93,5 +93,6 @@ async fn carry_out(
     Ok(())
 }
 
-/// For the coordinator, which keeps the deadline itself and knows who has answered.
+/// Extra time for the coordinator, which checks the deadline itself and knows the replicas that
+/// answered.
 const GRACE: Duration = Duration::from_millis(50);

@@ -1,11 +1,11 @@
-//! What the executor of one shard counts, under the names that are exported.
+//! Counters of the executor of one shard, under the names that are exported.
 
 use crate::latency::{Kind, Latencies};
 use cql_syntax::ast::BatchKind;
 use cql_wire::ErrorCode;
 use std::rc::Rc;
 
-/// What is counted; names as exported.
+/// The counters; names as exported.
 pub struct Counters {
     /// Requests refused for overload.
     pub overloaded: telemetry::Counter,
@@ -102,7 +102,7 @@ impl Counters {
         }
     }
 
-    /// A batch without conditions writes to so many partitions.
+    /// Counts a batch without conditions, by its number of partitions.
     pub(crate) fn batch(&self, kind: BatchKind, partitions: usize) {
         let [logged, unlogged, counter] = &self.batch_partitions;
         let histogram = match kind {

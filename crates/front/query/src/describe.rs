@@ -1,4 +1,4 @@
-//! DESCRIBE: rows that the planner makes of the schema, as a page of a result.
+//! DESCRIBE: rows that the planner computes from the schema, as a page of a result.
 
 use crate::context::{Cx, Step};
 use crate::description::{Described, Description};
@@ -16,7 +16,7 @@ use types::CqlType;
 /// Answers a DESCRIBE.
 ///
 /// # Errors
-/// What is described does not exist; a bad paging state.
+/// The described object does not exist; a bad paging state.
 pub(crate) fn run<S: ResultSink>(
     statement: &ast::Describe,
     keyspace: Option<&str>,
@@ -48,7 +48,7 @@ pub(crate) fn run<S: ResultSink>(
     Ok(Step::Done)
 }
 
-/// Columns of rows that the planner makes, which say that they are of this table.
+/// Describes the columns of rows that the planner builds, as columns of this table.
 pub(crate) fn described(
     keyspace: &str,
     table: &str,

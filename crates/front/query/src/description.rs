@@ -103,11 +103,11 @@ impl Encoded {
 /// Where in `rows_full` and `rows_skip` the flags end and the paging state would begin: after kind,
 /// flags and column count.
 pub const PAGING_STATE_AT: usize = 12;
-/// Where the low byte of the flags lies.
+/// Offset of the low byte of the flags.
 pub const FLAGS_LOW_BYTE_AT: usize = 7;
 
 impl Description {
-    /// Of these columns; nothing is encoded yet.
+    /// Describes these columns; nothing is encoded yet.
     pub fn new(columns: impl Into<Arc<Vec<Described>>>) -> Description {
         Description { columns: columns.into(), blocks: Default::default(), id: OnceCell::new() }
     }
@@ -175,7 +175,7 @@ impl Description {
     }
 }
 
-/// What the encoder writes before the count of rows.
+/// Returns the bytes that the encoder writes before the count of rows.
 fn rows_prefix(
     block: &ColumnsBlock,
     version: ProtocolVersion,

@@ -1,12 +1,12 @@
 //! Writes to replicas whose disks are fuller than they should be: ordinary users are warned or refused.
 //!
-//! Owns: the check in front of a write. Never: looks at a disk, decides how full is too full (each node does for
+//! Owns: the check before a write. Never: checks a disk, decides how full is too full (each node does for
 //! itself).
 //!
 //! As in Cassandra every replica counts, pending ones and those that are down too, and a refusal
-//! does not wait for a level to be missed. A statement with IF is looked at in batches only. Clients
-//! get a warning once in half an hour, as every write would have it; refusals are errors each
-//! time. Source: `ModificationStatement.validateDiskUsage`, `DiskUsageBroadcaster`,
+//! does not wait for a level to be missed. A statement with IF is checked in batches only. Clients
+//! get a warning once in half an hour, as every write would have it; refusals are errors each time.
+//! Source: `ModificationStatement.validateDiskUsage`, `DiskUsageBroadcaster`,
 //! `Guardrails.replicaDiskUsage`.
 
 use cql_plan::guardrails::Watch;
@@ -15,10 +15,10 @@ use crate::executor::Executor;
 use crate::failure::Result;
 use crate::modification::Modification;
 
-/// Looks at the replicas of everything that is to be written.
+/// Checks the disks of the replicas of everything that is to be written.
 ///
 /// # Errors
-/// One of them is full; what is wrong with the values of a partition key.
+/// One of them is full; invalid values of a partition key.
 #[inline]
 pub(crate) fn check(
     executor: &Executor,

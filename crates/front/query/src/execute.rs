@@ -2,7 +2,7 @@
 //! [`crate::prepare`].
 //!
 //! Everything up to binding is done at once, borrowing from the request. A local write ends here and waits for a
-//! commit ([`Step::Held`]); what may wait becomes a future that owns what it needs ([`Step::Waits`]).
+//! commit ([`Step::Held`]). A request that may wait becomes a future that owns its data ([`Step::Waits`]).
 
 mod batch;
 
@@ -93,13 +93,13 @@ pub fn query<S: ResultSink>(
     run_plan(&compiled, &values, parameters, mode, cx)
 }
 
-/// What a trace calls EXECUTE.
+/// Name of EXECUTE in a trace.
 const EXECUTE_PREPARED: &str = "Execute CQL3 prepared query";
 
 /// Executes a prepared statement.
 ///
 /// # Errors
-/// It is not prepared; what is wrong with its values, or why it failed at once.
+/// It is not prepared, its values are invalid, or it failed at once.
 pub fn execute<S: ResultSink>(
     id: &[u8],
     result_metadata_id: Option<&[u8]>,
@@ -107,7 +107,7 @@ pub fn execute<S: ResultSink>(
     cx: &mut Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
     if let Some(trace) = &cx.ticket.trace {
-        // Of a statement that is not known there is no more to say.
+        // Nothing more is known of a statement that is not prepared.
         trace.describe(EXECUTE_PREPARED, trace_parameters(parameters));
     }
     let Some(prepared) = cx.executor.prepared.get(id) else {
@@ -147,7 +147,7 @@ pub fn execute<S: ResultSink>(
                     Some(_) | None => Describe::Changed,
                 }
             } else if parameters.skip_metadata
-                // What `*` means may change, and such clients cannot be told so.
+                // The meaning of `*` may change, and such clients cannot be notified.
                 && !statement.plan.select.is_wildcard()
                 && prepared.described_as.get().as_ref() == Some(current)
             {

@@ -32,7 +32,7 @@ use stdx::{TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 use truncation::{ShardReply, TruncationParts, Truncations};
 
-/// What an [`Executor`] is built of.
+/// Parts that an [`Executor`] is built from.
 pub struct ExecutorParts {
     /// The shard.
     pub rt: Rt,
@@ -52,7 +52,7 @@ pub struct ExecutorParts {
     pub virtual_source: Rc<dyn VirtualSource>,
 }
 
-/// What all statements of a shard share.
+/// State that all statements of a shard share.
 pub struct Executor {
     /// The shard.
     pub rt: Rt,
@@ -62,27 +62,27 @@ pub struct Executor {
     pub membership: Membership,
     /// The same on all shards.
     pub settings: QuerySettings,
-    /// How long requests may take.
+    /// Timeouts of requests.
     pub timeouts: Timeouts,
     /// Limits on requests.
     pub guardrails: RefCell<Guardrails>,
-    /// Which nodes have full disks.
+    /// Nodes with full disks.
     pub replica_disks: ReplicaDisks,
-    /// What statements are planned by.
+    /// Settings and functions that statements are planned with.
     pub plan_limits: Planning,
     /// Prepared statements.
     pub prepared: PreparedCache,
     /// Source of unique ids.
     pub uuids: UuidSource,
-    /// What is counted.
+    /// The counters.
     pub counters: Counters,
-    /// How long requests take.
+    /// Latencies of requests.
     pub latencies: Rc<Latencies>,
     /// TRUNCATE on this node and on all.
     pub truncations: Truncations,
     /// Memory of this shard's requests.
     pub account: Rc<Account>,
-    /// Replicas of a keyspace that does not say how many.
+    /// Replication factor of a keyspace that does not specify one.
     pub default_keyspace_rf: Cell<u32>,
     pub(crate) gate: Gate,
     pub(crate) shards: Rc<dyn ShardCalls>,
@@ -91,8 +91,8 @@ pub struct Executor {
     pub(crate) cidr_metrics: CidrMetrics,
     /// Encoded mutations of the statement that is being run.
     pub(crate) scratch: RefCell<Vec<u8>>,
-    /// Scans, and reads of one partition on another shard: what they have of pages that are on their way is
-    /// in no account.
+    /// Permits for scans, and for reads of one partition on another shard. No account counts the
+    /// memory of their pages in flight.
     pub(crate) scans: Semaphore,
     pub(crate) remote_reads: Semaphore,
     snapshot: RefCell<Arc<ClusterSnapshot>>,
@@ -101,12 +101,12 @@ pub struct Executor {
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
-/// What a client is told of a result that is too large.
+/// Error for a result that is too large.
 const RESULT_TOO_LARGE: &str =
     "the result is larger than half of the memory for requests of a shard: use paging";
 
-/// What a page of another shard is reckoned to take, and how many reads may wait for one however little memory
-/// there is.
+/// Estimated bytes of a page of another shard, and the number of reads that may wait for one
+/// however little memory is left.
 const PAGE_BYTES: usize = 1 << 20;
 const REMOTE_READS_MIN: usize = 64;
 /// The same of scans, which have pages of several shards.
@@ -198,7 +198,7 @@ impl Executor {
         self.truncations.resume();
     }
 
-    /// Whether no request is taken any more.
+    /// Returns true if the executor accepts no more requests.
     #[inline]
     pub fn is_draining(&self) -> bool {
         self.draining.get()
@@ -223,7 +223,7 @@ impl Executor {
         self.snapshot.borrow().schema.clone()
     }
 
-    /// The next timestamp of this shard: later than every one before, never behind the clock.
+    /// The next timestamp of this shard: later than every one before, never earlier than the clock.
     #[inline]
     pub(crate) fn next_timestamp(&self, wall: WallMicros) -> TimestampMicros {
         let next = wall.0.max(self.last_timestamp.get().saturating_add(1));
@@ -252,7 +252,7 @@ impl Executor {
         }
     }
 
-    /// Runs something to its end whatever becomes of the request that asked for it.
+    /// Runs work to its end, even if the request that asked for it is cancelled.
     ///
     /// # Errors
     /// As `work`; `Overloaded` when the node stops.
@@ -288,7 +288,7 @@ impl Executor {
             }
             _ => tracing::error!(%id, %error, "{what} failed"),
         }
-        // What becomes of the node is decided elsewhere.
+        // The failure policy decides if the node continues.
         self.coordinator.store().note_failure(error);
         id
     }

@@ -1,9 +1,8 @@
-//! Why a request failed, as the client is told.
+//! Failures of requests, as the client gets them.
 //!
-//! Owns the way from this node's errors to Cassandra's codes and texts. Never puts what is inside
-//! the node (paths, sizes of budgets, the words of the operating system) into a message: that goes
-//! to the log. A cause in a few words is in the message and, with the id of the log line, in the custom payload
-//! `helenus.error`.
+//! Owns the translation of this node's errors to Cassandra's codes and texts. Internals of the node (paths,
+//! sizes of budgets, messages of the operating system) never get into a message: they are logged. A cause in a
+//! few words is in the message and, with the id of the log line, in the custom payload `helenus.error`.
 
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot, ReplicationError};
 use coordinator::ReplicatedError;
@@ -15,7 +14,7 @@ use std::net::SocketAddr;
 use stdx::Uuid;
 use store::StoreError;
 
-/// A statement's failure: what Cassandra would say.
+/// A statement's failure, in Cassandra's terms.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
     /// The request itself is malformed.
@@ -32,7 +31,7 @@ pub enum Failure {
         required: i32,
         /// Replicas that are alive.
         alive: i32,
-        /// In which datacenter, for EACH_QUORUM.
+        /// The datacenter, for EACH_QUORUM.
         datacenter: Option<String>,
     },
     /// EXECUTE or BATCH with an id that is not in the cache.
@@ -46,36 +45,36 @@ pub enum Failure {
     WriteTimeout {
         /// The level.
         consistency: Consistency,
-        /// What was written.
+        /// Kind of the write.
         write_type: WriteType,
     },
     /// The read failed on its replica.
     ReadFailure {
         /// The level.
         consistency: Consistency,
-        /// Why, as the protocol has it.
+        /// Reason code of the protocol.
         reason: FailureReason,
-        /// Why, beside that.
+        /// Details beside the reason code.
         internal: Internal,
     },
     /// The write failed on its replica.
     WriteFailure {
         /// The level.
         consistency: Consistency,
-        /// What was written.
+        /// Kind of the write.
         write_type: WriteType,
-        /// Why, as the protocol has it.
+        /// Reason code of the protocol.
         reason: FailureReason,
-        /// Why, beside that.
+        /// Details beside the reason code.
         internal: Internal,
     },
     /// A conditional write that may have been applied, or not.
     CasUnknown(CasFailed),
-    /// What the answers of several nodes came to.
+    /// The outcome of the answers of several nodes.
     Replicas(Box<ReplicasFailed>),
     /// The statement is wrong, which came out after the client was to be warned.
     Warned(PlanError, &'static str),
-    /// Something else went wrong on this node, with the code to tell it under.
+    /// Another failure on this node, with the code to report it under.
     Internal(ErrorCode, String, Internal),
 }
 
@@ -93,15 +92,15 @@ pub struct CasFailed {
 /// A request to several nodes that did not succeed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicasFailed {
-    /// What it did.
+    /// Kind of the request.
     pub kind: FailedKind,
     /// As the client named it.
     pub consistency: Consistency,
-    /// Replicas that did what they were asked.
+    /// Replicas that succeeded.
     pub received: i32,
     /// Replicas that the level needs.
     pub block_for: i32,
-    /// Who failed, and why; the deadline passed when nobody did.
+    /// The replicas that failed, and why. Empty: the deadline passed without a failure.
     pub failures: Vec<FailedReplica>,
     /// Rounds of a conditional write that were lost to others.
     pub contentions: u16,
@@ -112,13 +111,13 @@ pub struct ReplicasFailed {
 pub struct FailedReplica {
     /// Its address for other nodes.
     pub address: SocketAddr,
-    /// Why, as the protocol has it.
+    /// Reason code of the protocol.
     pub reason: FailureReason,
     /// Cause that the reason code does not show.
     pub cause: Option<&'static str>,
 }
 
-/// What failed on the replicas.
+/// Kind of request that failed on the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailedKind {
     /// A read, whose time is over.
@@ -137,18 +136,18 @@ pub enum FailedKind {
     WriteFailure(WriteType),
 }
 
-/// What is said beside the message: in the log with `detail`, in the payload without.
+/// Details beside the message: the log shows them with `detail`, the payload without.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Internal {
     /// Names the log line.
     pub id: Uuid,
     /// A few words for the client.
     pub cause: &'static str,
-    /// The store's error behind it, for the node itself: it names files.
+    /// The store's error that caused it, for the node itself: it names files.
     pub error: Option<Box<StoreError>>,
 }
 
-/// What may fail with something to tell the client.
+/// Result of a request step; its error can be reported to the client.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl From<WireError> for Failure {
@@ -264,8 +263,8 @@ impl Failure {
         }
     }
 
-    /// What the machines of `request` decided. A serial read is carried out at another level: the
-    /// client is told its own.
+    /// Converts the error of a state machine of `request`. A serial read is executed at another
+    /// level; the client gets the level that it asked for.
     pub fn request(error: RequestError, asked: Consistency, snapshot: &ClusterSnapshot) -> Failure {
         let count = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
         let is_serial = matches!(asked, Consistency::Serial | Consistency::LocalSerial);
@@ -393,8 +392,8 @@ impl Failure {
         }
     }
 
-    /// What Cassandra says. `node` is this node's address for other nodes: the replica that failed
-    /// where only this one was asked.
+    /// Returns Cassandra's text. `node` is this node's address for other nodes: it is the replica
+    /// that failed where only this node was asked.
     pub fn message(&self, node: SocketAddr) -> String {
         match self {
             Failure::Wire(e) => e.to_string(),
@@ -419,7 +418,7 @@ impl Failure {
             }
             Failure::ReadFailure { reason, internal, .. }
             | Failure::WriteFailure { reason, internal, .. } => {
-                // The other reasons say it themselves.
+                // The other reasons name the cause themselves.
                 let has_cause = matches!(reason, FailureReason::Unknown | FailureReason::ReadSize);
                 let cause = has_cause.then_some(internal.cause);
                 failed_text(0, &[FailedReplica { address: node, reason: *reason, cause }])
@@ -445,7 +444,7 @@ impl Failure {
         }
     }
 
-    /// What is said beside the message, if there is anything.
+    /// Returns the details beside the message, if any.
     pub fn internal(&self) -> Option<&Internal> {
         match self {
             Failure::ReadFailure { internal, .. }
@@ -455,14 +454,14 @@ impl Failure {
         }
     }
 
-    /// The store's error behind it, if the store failed.
+    /// Returns the store's error that caused the failure, if the store failed.
     pub fn store_error(&self) -> Option<&StoreError> {
         self.internal().and_then(|internal| internal.error.as_deref())
     }
 }
 
-/// Cassandra's `RequestFailureException`, with the cause in parentheses where the reason does not say it. Addresses
-/// are printed as Java does: `/127.0.0.1:7000`.
+/// Cassandra's `RequestFailureException`, with the cause in parentheses where the reason does not
+/// show it. Addresses are printed as Java does: `/127.0.0.1:7000`.
 fn failed_text(received: i32, failures: &[FailedReplica]) -> String {
     let mut text =
         format!("Operation failed - received {received} responses and {} failures", failures.len());

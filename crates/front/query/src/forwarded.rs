@@ -23,10 +23,11 @@ use cql_wire::QueryParameters;
 use std::rc::Rc;
 use stdx::{Instant, WallMicros};
 
-/// Carries out a statement that another node forwarded, for the client that `sink_of` makes a sink of.
+/// Executes a statement that another node forwarded, for the client that `sink_of` builds a sink
+/// for.
 ///
 /// # Errors
-/// The message is none.
+/// The bytes are no message.
 pub async fn serve<S: ResultSink>(
     executor: &Rc<Executor>,
     statement: &ForwardedStatement,
@@ -61,7 +62,7 @@ pub async fn serve<S: ResultSink>(
     }
 }
 
-/// A statement that is carried out where its client is connected.
+/// Error for a forwarded statement that should have been executed where its client is connected.
 const UNCONDITIONAL: &str = "a statement without conditions was forwarded";
 
 fn begin<S: ResultSink>(message: &Message, cx: &mut Cx<'_, S>) -> Result<Step<S::Answer>> {
@@ -145,7 +146,7 @@ fn begin_select<S: ResultSink>(
         now_in_seconds: message.now.and_then(seconds),
         ..QueryParameters::new(message.consistency)
     };
-    // What the client knows of the columns is what the other node told it.
+    // The client knows the columns as the other node described them.
     let is_same = Some(*statement.plan.columns.id()) == message.described_as;
     let describe = match message.describe {
         Describe::Skip if is_same => Describe::Skip,

@@ -1,4 +1,4 @@
-//! Limits of a node on statements, and which timestamps they allow.
+//! Limits of a node on statements and their timestamps.
 //!
 //! A value with a timestamp of next year cannot be overwritten or deleted until then, so such
 //! timestamps are refused by default. Source of names and texts: Cassandra's `Guardrails`
@@ -14,9 +14,9 @@ use stdx::{TimestampMicros, WallMicros};
 pub struct Guardrails {
     /// On ordinary users.
     pub planned: Arc<cql_plan::guardrails::Guardrails>,
-    /// On everybody.
+    /// Limits for all users.
     pub timestamps: TimestampGuardrails,
-    /// Whether anybody may drop and truncate tables.
+    /// True if DROP and TRUNCATE of tables are allowed, for all users.
     pub drop_truncate_table_enabled: bool,
 }
 
@@ -30,10 +30,10 @@ impl Default for Guardrails {
     }
 }
 
-/// Which timestamps clients may give; zero is no bound.
+/// Timestamps that clients may give; zero is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampGuardrails {
-    /// Whether they may give any by USING TIMESTAMP.
+    /// True if clients may set timestamps by USING TIMESTAMP.
     pub user_timestamps_enabled: bool,
     /// Ahead of this node's clock: warned about.
     pub maximum_warn: Duration,
@@ -107,7 +107,7 @@ impl TimestampGuardrails {
     }
 }
 
-/// Which bound a timestamp is outside of.
+/// Bound that a timestamp violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimestampBound {
     /// Ahead of the clock.
@@ -116,10 +116,10 @@ pub(crate) enum TimestampBound {
     Minimum,
 }
 
-/// What becomes of a timestamp outside of a bound.
+/// Consequence of a timestamp outside of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// The write is carried out.
+    /// The write is executed.
     Warning,
     /// The write is refused.
     Failure,
@@ -134,9 +134,9 @@ pub(crate) struct TimestampViolation<'t> {
     given: i64,
     /// The bound.
     bound: TimestampBound,
-    /// What becomes of the write.
+    /// Consequence for the write.
     severity: Severity,
-    /// Where the bound is, microseconds.
+    /// The bound, microseconds.
     threshold: i64,
 }
 

@@ -1,16 +1,16 @@
-//! Guardrails: who is watched, and what they are held against; timestamps far in the future or the
+//! Guardrails: the users that limits apply to, and the checks; timestamps far in the future or the
 //! past.
 //!
 //! Limits on ordinary users are [`cql_plan::guardrails`]'s; a request of one carries a [`Watch`] in
 //! its ticket, and every answer the warnings that it gathers. Limits on timestamps, and on dropping
-//! tables, hold for everybody.
+//! tables, apply to all users.
 //!
 //! A value with a timestamp of next year cannot be overwritten or deleted until then, so such
 //! timestamps are refused by default. Source of names and texts: Cassandra's `Guardrails`
 //! (`maximumAllowableTimestamp`, `minimumAllowableTimestamp`, `userTimestampsEnabled`) and
-//! `ModificationStatement.validateTimestamp`; Cassandra looks at `USING TIMESTAMP` only, here the
-//! timestamp of the request counts too. What peers send is not looked at: their clients were asked,
-//! and refusing what one replica has would keep replicas from becoming equal.
+//! `ModificationStatement.validateTimestamp`. Cassandra checks `USING TIMESTAMP` only, here the
+//! timestamp of the request counts too. Writes from peers are not checked: their clients were, and
+//! refusing data that one replica has would keep replicas from becoming equal.
 
 use std::rc::Rc;
 
@@ -28,8 +28,8 @@ use crate::guardrail_limits::TimestampViolation;
 use crate::modification::{Modification, Statements, WithValues};
 use crate::select::ReadRequest;
 
-/// What a request of this client is held against; `None` for superusers, as in Cassandra
-/// (`ClientState.isOrdinaryUser`). Not to be called where nobody logs in.
+/// Returns the limits for a request of this client; `None` for superusers, as in Cassandra
+/// (`ClientState.isOrdinaryUser`). Callers skip it when authentication is off.
 pub fn watch(executor: &Executor, client: &ClientState) -> Option<Rc<Watch>> {
     if access::is_superuser(executor, client) {
         return None;
@@ -37,10 +37,10 @@ pub fn watch(executor: &Executor, client: &ClientState) -> Option<Rc<Watch>> {
     Some(Rc::new(Watch::new(executor.guardrails.borrow().planned.clone())))
 }
 
-/// What is looked at before a SELECT is bound.
+/// Checks before a SELECT is bound.
 ///
 /// # Errors
-/// As all of these: it is refused.
+/// A limit rejects the statement.
 pub(crate) fn check_select(
     watch: &Watch,
     plan: &SelectPlan,
@@ -58,7 +58,7 @@ pub(crate) fn check_select(
     Ok(())
 }
 
-/// What is looked at when a SELECT is bound.
+/// Checks of a bound SELECT.
 pub(crate) fn check_bound_select(
     executor: &Executor,
     watch: &Watch,
@@ -67,7 +67,7 @@ pub(crate) fn check_bound_select(
 ) -> Result<()> {
     let (plan, consistency) = (&*read.statement.plan.select, read.parameters.consistency);
     let table = plan.table();
-    // One replica's answer needs nobody else's.
+    // The answer of one replica needs no reconciliation with others.
     let is_of_one = matches!(consistency, Consistency::One | Consistency::LocalOne);
     if plan.intersects() && table.kind != TableKind::Virtual && !is_of_one {
         let key = PlacementKey::of_table(&executor.snapshot(), table.id);
@@ -104,7 +104,7 @@ pub(crate) fn check_write_levels(
     Ok(())
 }
 
-/// Checks the timestamps of a modification; what is to be warned about.
+/// Checks the timestamps of a modification; returns the warnings.
 ///
 /// # Errors
 /// `Invalid`: one is refused, or cannot be read.

@@ -1,4 +1,4 @@
-//! What the executor writes for itself: traces, and the table of prepared statements.
+//! The executor's own writes: traces, and the table of prepared statements.
 //!
 //! Rows are packed without CQL ([`crate::row_write`]).
 

@@ -1,4 +1,4 @@
-//! How long clients' requests take on this shard: from the turn in which they arrived to their answer.
+//! Latencies of clients' requests on this shard: from the turn in which they arrived to their answer.
 //!
 //! One clock read begins a turn and one ends it, whatever the number of its requests; a request that
 //! waits is measured for itself when it ends.
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stdx::{FixedMap, Instant, TableId, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
-/// Tables of which a shard measures requests: the first that were asked for since the start.
+/// Most tables whose requests a shard measures: the first that were used since the start.
 const TABLES_MAX: usize = 4_096;
 
 /// Kinds of requests that are measured.
@@ -73,14 +73,14 @@ impl Touched {
     }
 }
 
-/// A request on its way.
+/// A running request.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// What it is.
+    /// Kind of the request.
     pub kind: Kind,
     /// Tables that it is of.
     pub touched: Touched,
-    /// When it arrived.
+    /// Instant of its arrival.
     pub began: Instant,
 }
 
@@ -92,7 +92,7 @@ pub struct Ended {
     writes: u64,
     cas_reads: u64,
     cas_writes: u64,
-    /// How many of a kind were of a table.
+    /// Number of requests by table and kind.
     of_tables: SmallVec<[(u16, Kind, u64); 4]>,
 }
 
@@ -113,7 +113,7 @@ impl Ended {
         });
     }
 
-    /// Whether none ended.
+    /// Returns true if no request ended.
     pub fn is_empty(&self) -> bool {
         self.reads + self.ranges + self.writes + self.cas_reads + self.cas_writes == 0
     }
@@ -126,7 +126,7 @@ pub struct Latencies {
     write: EstimatedHistogram,
     cas_read: EstimatedHistogram,
     cas_write: EstimatedHistogram,
-    /// What the request that is being begun is.
+    /// Kind of the request that is starting.
     running: Cell<Option<Kind>>,
     /// Tables that it is of.
     touched: Cell<Touched>,
@@ -135,7 +135,7 @@ pub struct Latencies {
     tables: RefCell<Tables>,
 }
 
-/// What requests of each table took.
+/// Latencies of requests by table.
 #[derive(Default)]
 struct Tables {
     numbers: FixedMap<TableId, u16>,
@@ -150,9 +150,9 @@ struct OfTable {
     writes: EstimatedHistogram,
 }
 
-/// What requests of a table took that this shard was asked for: microseconds, in Cassandra's buckets. As
-/// `coordinator_read_latency`, `…_scan_…` and `…_write_…` of its tables' metrics: serial reads are
-/// reads, conditional writes are not among the writes.
+/// Latencies of requests of a table to this shard: microseconds, in Cassandra's buckets. As
+/// `coordinator_read_latency`, `…_scan_…` and `…_write_…` of its tables' metrics: serial reads
+/// count as reads, conditional writes do not count as writes.
 #[derive(Clone, Debug)]
 pub struct TableLatencies {
     /// Reads of partitions.
@@ -185,13 +185,13 @@ impl Latencies {
         }
     }
 
-    /// Says what the request that is being begun is; the last word counts.
+    /// Sets the kind of the request that is starting; the last call counts.
     #[inline]
     pub(crate) fn note_kind(&self, kind: Kind) {
         self.running.set(Some(kind));
     }
 
-    /// Says a table that the request that is being begun is of.
+    /// Notes a table of the request that is starting.
     #[inline]
     pub(crate) fn note_table(&self, id: TableId) {
         let (last, mut number) = self.last.get();
@@ -221,7 +221,8 @@ impl Latencies {
         number
     }
 
-    /// What the request that was just begun is, and of which tables; `None` for those that are not measured.
+    /// Takes the kind and the tables of the request that just started; `None` for a request that is
+    /// not measured.
     #[inline]
     pub fn take(&self) -> (Option<Kind>, Touched) {
         (self.running.take(), self.touched.take())
@@ -245,7 +246,7 @@ impl Latencies {
         histogram.record_nanos_times(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), times);
     }
 
-    /// What requests of each table took.
+    /// Returns the latencies of each table.
     pub fn of_tables(&self) -> Vec<(TableId, TableLatencies)> {
         let of = |table: &OfTable| {
             let latencies = TableLatencies {

@@ -2,9 +2,9 @@
 //!
 //! Owns: prepared statements, planning and execution, checks of access and of limits, schema and role changes,
 //! conditional writes, DESCRIBE, virtual tables, the failures of all of these as values. A front (the server of CQL
-//! connections, the node itself) says on whose behalf ([`ClientState`]) and where results go ([`ResultSink`]). Never:
-//! sockets, frames of requests, sessions; parses statements (`cql-syntax`), decides what a statement means
-//! (`cql-plan`), stores anything (`coordinator`, `membership`).
+//! connections, the node itself) supplies the client ([`ClientState`]) and the destination of results
+//! ([`ResultSink`]). Never: sockets, frames of requests, sessions; parses statements (`cql-syntax`), decides what a
+//! statement means (`cql-plan`), stores anything (`coordinator`, `membership`).
 //!
 //! INV-prepared-1 and -2: see `prepared`. INV-account-1 and -2: see `account`.
 //!

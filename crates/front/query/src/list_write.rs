@@ -1,8 +1,8 @@
 //! Writes that must read lists before they can be bound (elements by index or by value).
 //!
-//! Owns: the order read, bind, apply. As in Cassandra nothing keeps another write from coming in
-//! between: whoever needs that uses conditions. What is read and what becomes of it is the planner's
-//! business ([`cql_plan::modify`]).
+//! Owns: the order read, bind, apply. As in Cassandra, another write may come between them;
+//! conditions prevent that. The planner decides what is read and how the rows are used
+//! ([`cql_plan::modify`]).
 
 use crate::consistency::Allowed;
 use crate::context::{Cx, Step, finish_void};
@@ -36,7 +36,7 @@ pub(crate) struct ListWrite {
     /// The metadata the request began with, when other nodes may have the data too.
     snapshot: Option<Arc<ClusterSnapshot>>,
     timeout_nanos: Option<u64>,
-    /// What the client is warned about already.
+    /// Warnings that the client already gets.
     warnings: Vec<String>,
     now: WallMicros,
     timestamp: TimestampMicros,
@@ -85,9 +85,9 @@ impl ListWrite {
     }
 
     async fn execute(&self, executor: &Rc<Executor>, ticket: &Ticket) -> Result<Vec<String>> {
-        // What binding is held against the limits for comes later.
+        // Limits are checked later, when the statement is bound.
         let unwatched = self.options(executor, None);
-        // Binding reports what is wrong with a key, after what is wrong with the statements before.
+        // Binding reports an invalid key after the errors of the statements before it.
         let (reads, wrong) = self.statements.with(|all| all.list_reads(&unwatched));
         let options = self.options(executor, ticket.watch());
         let usual = executor.timeouts.get(Timeout::Read);
@@ -95,7 +95,7 @@ impl ListWrite {
         ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
         let deadline = executor.rt.now() + read_timeout;
         let found = match &self.snapshot {
-            // The coordinator keeps the deadline, and knows who has answered.
+            // The coordinator checks the deadline, and knows the replicas that answered.
             Some(snapshot) => {
                 Box::pin(self.read_replicas(executor, &reads, snapshot, deadline)).await?
             }

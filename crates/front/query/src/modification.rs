@@ -1,12 +1,12 @@
-//! What a client wants to write: statements with their values, and the terms of carrying them out.
+//! Writes of a client: statements with their values, and the terms of their execution.
 //!
 //! Owns: the forms of a write ([`Statements`]), each with its typed plan. A form is chosen once, where a request
 //! begins ([`crate::execute`], [`crate::forwarded`]); a plan that is no write cannot be in one.
 //!
 //! Functions that give another result each time (`uuid()`, `now()`, `current_timestamp()`) are evaluated once in an
-//! execution. A statement is bound more than once where it has conditions or must read lists first, and another node
-//! may carry it out. The results of its calls are therefore put behind the values of its markers before anything
-//! else, and whatever binds or forwards the statement from then on has them.
+//! execution. A statement is bound more than once if it has conditions or must read lists first, and another node
+//! may execute it. The results of its calls are therefore appended to the values of its markers first. Every later
+//! step that binds or forwards the statement uses them.
 
 use crate::consistency::Allowed;
 use crate::failure::Result;
@@ -77,7 +77,7 @@ impl<'m> Statements<'m> {
         plans.iter().map(move |plan| (plan, values)).chain(parts)
     }
 
-    /// Where each statement comes from, and its values.
+    /// Returns the source of each statement, and its values.
     pub(crate) fn sources(&self) -> SmallVec<[(Option<&'m Source>, &'m [BoundValue<'m>]); 1]> {
         match self {
             Statements::One(one) => std::iter::once(one.source()).collect(),
@@ -86,7 +86,7 @@ impl<'m> Statements<'m> {
         }
     }
 
-    /// Whether one of them has IF.
+    /// Returns true if one of them has IF.
     pub(crate) fn has_conditions(&self) -> bool {
         match self {
             Statements::One(one) => one.statement.plan.has_conditions(),
@@ -97,7 +97,7 @@ impl<'m> Statements<'m> {
         }
     }
 
-    /// Whether one of them has its own timestamp.
+    /// Returns true if one of them has its own timestamp.
     pub(crate) fn has_timestamp(&self) -> bool {
         match self {
             Statements::One(one) => one.statement.plan.has_timestamp(),
@@ -108,7 +108,8 @@ impl<'m> Statements<'m> {
         }
     }
 
-    /// Whether binding and applying them is not all: lists must be read first, or counters be led.
+    /// Returns true if they need more than binding and applying: a read of lists, or a leader for
+    /// counters.
     pub(crate) fn takes_detour(&self) -> bool {
         match self {
             Statements::One(one) => one.statement.plan.takes_detour(),
@@ -119,7 +120,7 @@ impl<'m> Statements<'m> {
         }
     }
 
-    /// Whether one of them is on counters.
+    /// Returns true if one of them is on counters.
     pub(crate) fn is_counter(&self) -> bool {
         match self {
             Statements::One(one) => one.statement.plan.is_counter(),
@@ -145,10 +146,10 @@ impl<'m> Statements<'m> {
         }
     }
 
-    /// What `USING TIMEOUT` says, in nanoseconds; a BATCH message cannot say it.
+    /// Returns the value of `USING TIMEOUT`, in nanoseconds; a BATCH message cannot have it.
     ///
     /// # Errors
-    /// Null, negative or with months or days.
+    /// The value is null, negative, or has months or days.
     pub(crate) fn timeout_nanos(&self, options: &ExecuteOptions<'_>) -> Result<Option<u64>> {
         Ok(match self {
             Statements::One(one) => one.statement.plan.timeout_nanos(one.values, options)?,
@@ -159,8 +160,8 @@ impl<'m> Statements<'m> {
         })
     }
 
-    /// What must be read before they can be bound, up to the first statement whose primary key is wrong, and what is
-    /// wrong with it.
+    /// Returns the reads that must precede binding, up to the first statement with an invalid
+    /// primary key, and the error of that key.
     pub(crate) fn list_reads(
         &self,
         options: &ExecuteOptions<'_>,
@@ -279,11 +280,11 @@ impl OwnedStatements {
     }
 }
 
-/// What a client wants to write.
+/// A write of a client.
 pub(crate) struct Modification<'m> {
     pub(crate) statements: Statements<'m>,
     pub(crate) consistency: Consistency,
-    /// Whether the writes are logged in the commit log, and go to several nodes.
+    /// Properties of the tables: are writes logged in the commit log, do they go to several nodes.
     pub(crate) allowed: Allowed,
     pub(crate) options: ExecuteOptions<'m>,
     /// The request came with a timestamp: `options.default_timestamp` is the client's.
@@ -302,7 +303,7 @@ impl Modification<'_> {
     }
 }
 
-/// What the checks before a write found.
+/// Result of the checks before a write.
 pub(crate) struct Checked {
     /// `USING TIMEOUT`.
     pub(crate) timeout_nanos: Option<u64>,
@@ -310,7 +311,7 @@ pub(crate) struct Checked {
     pub(crate) warnings: Vec<String>,
 }
 
-/// How writes are carried out and answered.
+/// Terms of the execution and the answer of writes.
 pub(crate) struct WriteOrder {
     pub(crate) consistency: Consistency,
     pub(crate) write_type: WriteType,
@@ -324,7 +325,7 @@ pub(crate) struct WriteOrder {
 /// Runs with a request whose calls are evaluated.
 ///
 /// # Errors
-/// What `run` gives; a function that fails.
+/// The errors of `run`; a function that fails.
 pub(crate) fn with_calls_evaluated<T>(
     request: &Modification<'_>,
     run: impl FnOnce(&Modification<'_>) -> Result<T>,

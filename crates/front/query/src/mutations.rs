@@ -23,7 +23,7 @@ use std::time::Duration;
 use stdx::ShardId;
 use store::StoreError;
 
-/// What statements were bound to: places in the buffer of encoded mutations.
+/// Bound statements: ranges in the buffer of encoded mutations.
 pub(crate) struct Bound {
     pub(crate) mutations: SmallVec<[cql_plan::BoundMutation; 1]>,
     pub(crate) write_type: WriteType,
@@ -67,8 +67,8 @@ pub(crate) fn bind(
     Ok(Bound { mutations: bound.mutations, write_type, warnings: bound.warnings })
 }
 
-/// What a failed batch is called: one partition is one write, as in Cassandra. `Batch` goes through
-/// the batch log.
+/// Returns the write type that a failed batch reports: one partition is one write, as in Cassandra.
+/// `Batch` goes through the batch log.
 fn batch_type(kind: ast::BatchKind, partitions: usize) -> WriteType {
     match kind {
         ast::BatchKind::Logged if partitions > 1 => WriteType::Batch,
@@ -78,11 +78,11 @@ fn batch_type(kind: ast::BatchKind, partitions: usize) -> WriteType {
     }
 }
 
-/// Applies mutations wherever they belong, a logged batch through the batch log, and waits until
-/// they may be acknowledged, not beyond the timeout.
+/// Applies mutations on their replicas, a logged batch through the batch log, and waits until they
+/// may be acknowledged, not beyond the timeout.
 ///
 /// # Errors
-/// What to tell the client.
+/// The failure for the client.
 pub(crate) async fn carry_out(
     executor: &Rc<Executor>,
     ticket: &Ticket,
@@ -117,7 +117,7 @@ pub(crate) async fn carry_out(
     }
     match done {
         Ok(Ok(())) => Ok(()),
-        // The batch is in its log: it will be carried out when there is room.
+        // The batch is in its log: it will be applied when there is room.
         Ok(Err(StoreError::Overloaded { .. } | StoreError::QueueFull | StoreError::Stopping))
             if write_type == WriteType::Batch =>
         {
@@ -131,8 +131,8 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// Applies a logged batch. `stage` says what a failure is a failure of: `BatchLog` as long as the
-/// batch may have no effect, then `Batch`.
+/// Applies a logged batch. `stage` is the write type of a failure: `BatchLog` as long as the batch
+/// may have no effect, then `Batch`.
 async fn apply_logged(
     executor: &Rc<Executor>,
     ticket: &Ticket,

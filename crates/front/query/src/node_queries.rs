@@ -81,8 +81,8 @@ pub async fn select_for_node(executor: &Rc<Executor>, text: &str) -> Result<Vec<
     }
 }
 
-/// Why the store could not be read, of a statement that the node executed for itself: its own error, or that the
-/// statement was refused before it came to the store.
+/// Converts the failure of a statement that the node executed for itself to an error of the store:
+/// the store's own, or a refusal of the statement before it reached the store.
 pub fn as_store_error(executor: &Executor, failure: &Failure) -> StoreError {
     let refused = || StoreError::Invalid(failure.message(executor.settings.storage_address));
     failure.store_error().cloned().unwrap_or_else(refused)

@@ -1,14 +1,14 @@
 //! Conditional statements and serial reads on their way to another node: one replica of the partition, the
 //! same for all coordinators, so that contention makes a queue.
 //!
-//! Owns: sending a statement with everything its outcome depends on ([`Outbound`]). What is forwarded is the
-//! statement and its values as the client sent them, with the results of functions such as `uuid()` after them; what
-//! comes back is the finished frame that the client would have got there. Never: whom it goes to
-//! ([`Coordinator::serial_route`](coordinator::Coordinator::serial_route)), what becomes of it there
+//! Owns: sending a statement with everything its outcome depends on ([`Outbound`]). The request has the statement
+//! and its values as the client sent them, followed by the results of functions such as `uuid()`. The response is
+//! the finished frame that the client would have got there. Never: the choice of the node
+//! ([`Coordinator::serial_route`](coordinator::Coordinator::serial_route)), the execution there
 //! ([`crate::forwarded`]).
 //!
-//! A forwarded statement is carried out where it arrives. When it surely arrived nowhere it is carried out here;
-//! when its answer is lost, a write is uncertain, and a read is done again.
+//! A forwarded statement is executed where it arrives. If it surely arrived nowhere, it is executed here. If its
+//! answer is lost, a write is uncertain, and a read is retried.
 
 pub(crate) mod wire;
 
@@ -26,14 +26,14 @@ use cql_wire::Consistency;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use wire::{Message, Statement, Value};
 
-/// A statement on its way to another node.
+/// A statement to be forwarded to another node.
 pub(crate) struct Outbound {
     route: SerialRoute,
     token: Token,
     message: Message,
 }
 
-/// What the execution of a statement depends on beside the statements themselves.
+/// Parameters of the execution of a statement, beside the statements themselves.
 pub(crate) struct Terms<'t> {
     pub(crate) kind: Kind,
     /// Whoever asks may see what masks hide.
@@ -50,18 +50,18 @@ pub(crate) struct Terms<'t> {
     pub(crate) described_as: Option<[u8; 16]>,
 }
 
-/// What became of a forwarded statement.
+/// Outcome of a forwarded statement.
 pub(crate) enum Sent {
     /// The answer: a whole frame, not compressed, of no trace.
     Answer(Vec<u8>),
-    /// It is to be carried out here.
+    /// Execute it here.
     Here,
-    /// It may have been carried out: the outcome is unknown.
+    /// It may have been executed: the outcome is unknown.
     Lost,
 }
 
 impl Outbound {
-    /// `None`: it is carried out here, because a statement's text is not known.
+    /// Returns `None` if it must be executed here, because a statement's text is not known.
     pub(crate) fn new(
         route: SerialRoute,
         token: Token,
@@ -122,7 +122,7 @@ impl Outbound {
             match sent {
                 Ok(frame) => return Ok(Sent::Answer(frame)),
                 Err(NotForwarded::Elsewhere) if executor.rt.now() < deadline => {}
-                // It is too late here too, and that is what the client is told.
+                // The deadline has passed here, too: local execution reports that to the client.
                 Err(NotForwarded::Elsewhere) => break,
                 Err(NotForwarded::Lost)
                     if self.message.kind == Kind::Select && executor.rt.now() < deadline => {}

@@ -1,8 +1,8 @@
-//! Statements as others may see them.
+//! Statements without their passwords, for traces.
 
 use std::borrow::Cow;
 
-/// A statement as others may see it: who reads traces is not to learn passwords.
+/// A statement without its password, for traces: their readers must not learn it.
 pub fn without_password(text: &str) -> Cow<'_, str> {
     let lower = text.trim_start().to_ascii_lowercase();
     let gives_one = ["create", "alter"].iter().any(|verb| lower.starts_with(verb));

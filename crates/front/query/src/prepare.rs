@@ -95,7 +95,8 @@ pub fn prepare<S: ResultSink>(
         watch.group_by()?;
     }
     cx.executor.counters.prepared.inc();
-    // What is known already is answered without a word. Source: `QueryProcessor.prepare`.
+    // A statement that is already prepared is answered without a warning. Source:
+    // `QueryProcessor.prepare`.
     let warns = is_new && !prepared.is_qualified && !cx.sink.client().warned_use.replace(true);
     let warning = warns.then(|| use_warning(&prepared, keyspace));
     let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
@@ -169,7 +170,7 @@ pub(crate) fn compile(executor: &Rc<Executor>, source: &Source) -> Result<Compil
     Ok(Compiled::new(&parse(&source.text)?, &snapshot, keyspace, limits, now)?)
 }
 
-/// The keyspace of a request must exist, whatever it is needed for.
+/// Checks that the keyspace of a request exists, whatever it is needed for.
 pub(crate) fn check_keyspace(executor: &Executor, keyspace: Option<&str>) -> Result<()> {
     match keyspace {
         Some(name) if executor.snapshot().schema.keyspace(name).is_none() => {
@@ -199,7 +200,7 @@ pub(crate) fn current(executor: &Rc<Executor>, prepared: &Rc<Prepared>) -> Resul
             Ok(compiled)
         }
         Err(_) => {
-            // As in Cassandra: the client prepares again and is told then what is wrong.
+            // As in Cassandra: the client prepares again and gets the error then.
             executor.prepared.remove(&prepared.id);
             Err(Failure::Unprepared(prepared.id.to_vec()))
         }

@@ -19,7 +19,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use stdx::{Epoch, FixedMap, WallMicros};
 
-/// What statements are planned by.
+/// Settings and functions that statements are planned with.
 pub struct Planning {
     pub(crate) limits: PlanLimits,
     /// Compiled functions of users.
@@ -34,12 +34,12 @@ impl std::ops::Deref for Planning {
     }
 }
 
-/// Where a plan comes from.
+/// Source of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The statement.
     pub(crate) text: Rc<str>,
-    /// Of names without one.
+    /// Default keyspace of unqualified names.
     pub(crate) keyspace: Option<Rc<str>>,
     /// A client has prepared it: its plan is worth keeping.
     pub(crate) is_prepared: bool,
@@ -53,8 +53,8 @@ pub fn id_of(text: &str, keyspace: Option<&str>) -> PreparedId {
     Md5::new().chain_update(keyspace.unwrap_or_default()).chain_update(text).finalize().into()
 }
 
-/// Whether the statement means the same whatever keyspace is in use. Statements that Cassandra does
-/// not call qualified (DDL of keyspaces, USE) count as unqualified, as there.
+/// Returns true if the meaning of the statement does not depend on the keyspace in use. Statements
+/// that Cassandra does not call qualified (DDL of keyspaces, USE) count as unqualified, as there.
 pub(crate) fn is_fully_qualified(kind: &StatementKind) -> bool {
     let named = |name: &QualifiedName| name.keyspace.is_some();
     match kind {
@@ -76,7 +76,7 @@ pub(crate) fn is_fully_qualified(kind: &StatementKind) -> bool {
     }
 }
 
-/// What every statement has, whatever its plan.
+/// Common part of every statement, whatever its plan.
 pub struct CompiledHeader {
     /// Values, tables and functions that the plan depends on.
     pub inputs: PlanInputs,
@@ -86,11 +86,11 @@ pub struct CompiledHeader {
     pub(crate) valid_at: Cell<Epoch>,
     /// Consistency levels that were found achievable, one bit each, and for which epoch.
     pub(crate) achievable: Cell<(Epoch, u32)>,
-    /// What its user needs; found out when it is asked for.
+    /// Permissions that its user needs; computed on first use.
     pub(crate) needs: OnceCell<Vec<Requirement>>,
-    /// Who was found to have that last: the number of an access, 0 for nobody.
+    /// Number of the access that last had these permissions; 0: none yet.
     pub(crate) allowed_to: Cell<u64>,
-    /// Where it comes from, if another node may be asked to carry it out or to make its groups.
+    /// Its source, if another node may execute it or compute its groups.
     pub(crate) source: Option<Source>,
 }
 
@@ -98,13 +98,13 @@ pub struct CompiledHeader {
 /// it takes no branch.
 #[repr(C)]
 pub struct CompiledPlan<P> {
-    /// What all statements have.
+    /// Common part of all statements.
     pub header: CompiledHeader,
     /// The plan.
     pub plan: P,
 }
 
-/// The plan of a SELECT, with how it is carried out.
+/// The plan of a SELECT, with the strategy of its execution.
 pub struct ReadPlan {
     pub(crate) select: Box<SelectPlan>,
     /// The columns of its result.
@@ -180,7 +180,7 @@ impl Compiled {
         })
     }
 
-    /// What all statements have.
+    /// Returns the common part of all statements.
     #[inline]
     pub fn header(&self) -> &CompiledHeader {
         match self {
@@ -200,7 +200,7 @@ impl Compiled {
         }
     }
 
-    /// Says where it comes from; does nothing once it is shared.
+    /// Sets its source; does nothing once it is shared.
     pub(crate) fn set_source(&mut self, source: Source) {
         let header = match self {
             Compiled::Select(statement) => Rc::get_mut(statement).map(|s| &mut s.header),
@@ -213,7 +213,7 @@ impl Compiled {
         }
     }
 
-    /// Whether it has IF.
+    /// Returns true if the statement has IF.
     #[inline]
     pub fn is_conditional(&self) -> bool {
         match self {
@@ -223,12 +223,12 @@ impl Compiled {
         }
     }
 
-    /// Whether it is about roles and permissions.
+    /// Returns true if the statement is about roles and permissions.
     pub(crate) fn is_about_roles(&self) -> bool {
         matches!(self, Compiled::Command(command) if matches!(command.plan, CommandPlan::Auth(_)))
     }
 
-    /// What its user needs.
+    /// Returns the permissions that its user needs.
     pub(crate) fn requirements(&self, schema: &Schema) -> Vec<Requirement> {
         let inputs = &self.header().inputs;
         match self {
@@ -239,7 +239,7 @@ impl Compiled {
         }
     }
 
-    /// Whether the plan may be executed on this snapshot.
+    /// Returns true if the plan may be executed on this snapshot.
     #[inline]
     pub(crate) fn is_valid_for(&self, snapshot: &ClusterSnapshot) -> bool {
         let header = self.header();
@@ -297,7 +297,7 @@ impl Prepared {
     }
 }
 
-/// Memory of a bind marker: what it is called, of which type, how it is described to clients.
+/// Memory of a bind marker: its name, its type, its description for clients.
 const MARKER_BYTES: usize = 512;
 
 /// Memory of a term of a list, besides its text.
@@ -417,7 +417,7 @@ impl PreparedCache {
     }
 }
 
-/// What a statement is parsed into, with Cassandra's error.
+/// Parses a statement; errors are Cassandra's.
 ///
 /// # Errors
 /// A syntax error.

@@ -1,8 +1,8 @@
-//! Time for reads that look at more than they give: filtered scans, aggregates.
+//! Deadlines of reads that scan more than they return: filtered scans, aggregates.
 //!
-//! What they take depends on the table, not on the answer. A page of a filtered scan ends, with few rows or none,
-//! when half of the timeout is over: the client asks for the next one, and neither side gives up. An aggregate has
-//! one answer and goes on as long as it gets on: it fails when nothing was looked at for the whole timeout.
+//! Their time depends on the table, not on the answer. A page of a filtered scan ends, with few rows or none, when
+//! half of the timeout is over: the client asks for the next one, and neither side times out. An aggregate has one
+//! answer and continues as long as it makes progress: it fails when it scanned nothing for the whole timeout.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -12,38 +12,38 @@ use std::time::Duration;
 use rt::{Elapsed, Rt};
 use stdx::Instant;
 
-/// Of one read.
+/// Deadline of one read.
 pub(crate) struct ReadDeadline {
     rt: Rt,
     timeout: Duration,
     /// A page that has taken so long ends.
     enough: Instant,
-    /// How often something was looked at.
+    /// Number of scan steps so far.
     looks: Cell<u64>,
 }
 
 impl ReadDeadline {
-    /// Of a read that begins now.
+    /// Starts the clock of a read.
     pub(crate) fn new(rt: &Rt, timeout: Duration) -> ReadDeadline {
         let enough = rt.now() + timeout / 2;
         ReadDeadline { rt: rt.clone(), timeout, enough, looks: Cell::new(0) }
     }
 
-    /// How long it is waited for something to be looked at.
+    /// Longest time without a scan step.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// More was looked at; whether the page has taken long enough.
+    /// Counts a scan step; returns true if the page has taken long enough.
     pub(crate) fn look(&self) -> bool {
         self.looks.set(self.looks.get().wrapping_add(1));
         self.rt.now() >= self.enough
     }
 
-    /// Waits for a read as long as it gets on.
+    /// Waits for a read as long as it makes progress.
     ///
     /// # Errors
-    /// `Elapsed`: nothing was looked at for the timeout.
+    /// `Elapsed`: nothing was scanned for the timeout.
     pub(crate) async fn wait<T>(
         &self,
         mut reading: Pin<&mut impl Future<Output = T>>,
@@ -63,7 +63,8 @@ mod tests {
     use super::*;
     use std::pin::pin;
 
-    /// Looks at something every so many seconds, so many times; how long it took, or that it was given up.
+    /// Takes a scan step every `every` seconds, `times` times; returns the duration, or the
+    /// timeout.
     async fn read(rt: &Rt, every: u64, times: u32) -> Result<Duration, Elapsed> {
         let patience = ReadDeadline::new(rt, Duration::from_secs(10));
         let began = rt.now();

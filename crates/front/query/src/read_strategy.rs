@@ -1,10 +1,10 @@
-//! How a read gets its rows, chosen when it is planned.
+//! Strategies of reads to get their rows, chosen during planning.
 
 use cql_plan::auth::is_computed;
 use cql_plan::select::SelectPlan;
 use schema::TableKind;
 
-/// Where the rows of a SELECT come from.
+/// Source of the rows of a SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStrategy {
     /// This node computes them: a virtual table.
@@ -18,7 +18,7 @@ pub(crate) enum ReadStrategy {
 }
 
 impl ReadStrategy {
-    /// That of a plan.
+    /// Returns the strategy of a plan.
     pub(crate) fn of(plan: &SelectPlan) -> ReadStrategy {
         let table = plan.table();
         match table.kind {
@@ -29,7 +29,7 @@ impl ReadStrategy {
         }
     }
 
-    /// Whether this node computes the rows.
+    /// Returns true if this node computes the rows.
     pub(crate) fn computes(self) -> bool {
         matches!(self, ReadStrategy::Virtual | ReadStrategy::Roles)
     }

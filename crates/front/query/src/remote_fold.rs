@@ -1,8 +1,9 @@
-//! What shards do with rows for a SELECT that another node coordinates: filters and aggregations.
+//! Work of shards on rows of a SELECT that another node coordinates: filters and aggregations.
 //!
-//! Owns: saying it ([`ship`]), and planning with this node's schema what others say ([`install`]). Never: who does
-//! it, pages ([`coordinator`]); the bytes are the planner's ([`cql_exec::Shipped`]). Whether a client may read
-//! the table, and what masks hide from it, the node has decided that the client is connected to.
+//! Owns: encoding it ([`ship`]), and planning with this node's schema what other nodes sent ([`install`]). Never:
+//! the choice of shards, pages ([`coordinator`]); the bytes are the planner's ([`cql_exec::Shipped`]). The node
+//! that the client is connected to has decided if the client may read the table, and which values masks hide from
+//! it.
 
 use crate::executor::Executor;
 use crate::prepare::compile;
@@ -14,7 +15,7 @@ use schema::Table;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What other nodes are told of a filter or, with its statement, of a fold; `None`: it cannot be said.
+/// Encodes a filter or, with its statement, a fold for other nodes; `None`: it cannot be encoded.
 pub(crate) fn ship(
     bound: &BoundSelect,
     plan: &SelectPlan,

@@ -1,4 +1,4 @@
-//! What a shard knows of the disks of all nodes, as they say by gossip, and when a client was last warned.
+//! A shard's view of the disks of all nodes, from gossip, and the times of the last warnings to clients.
 //! Source: `DiskUsageBroadcaster`.
 
 use cql_plan::guardrails::{DiskPressure, Notice};
@@ -9,7 +9,7 @@ use stdx::{FixedMap, HostId, Instant};
 /// Between two warnings of one kind, by this shard; `cassandra.disk_usage.notify_interval_ms`.
 const NOTIFY_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
-/// What a shard knows of the disks of all nodes.
+/// A shard's view of the disks of all nodes.
 #[derive(Default)]
 pub struct ReplicaDisks {
     /// Nodes with fuller disks than they should have; members of the cluster, so that it is bounded.
@@ -19,7 +19,7 @@ pub struct ReplicaDisks {
 }
 
 impl ReplicaDisks {
-    /// A node says how full its disks are; `None`: not fuller than they should be.
+    /// Records a node's report of its disks; `None`: not fuller than they should be.
     pub fn set(&self, host: HostId, pressure: Option<DiskPressure>) {
         let mut pressed = self.pressed.borrow_mut();
         match pressure {
@@ -32,7 +32,7 @@ impl ReplicaDisks {
         !self.pressed.borrow().is_empty()
     }
 
-    /// Whether a client is to be told now.
+    /// Decides if a client is notified now.
     pub(crate) fn notice(&self, pressure: DiskPressure, now: Instant) -> Notice {
         let last = match pressure {
             DiskPressure::Stuffed => &self.warned,

@@ -1,8 +1,8 @@
 //! Statements whose data other nodes have too: orders for the coordinator, errors for the client.
 //!
-//! Owns: what level a request is carried out at, what becomes of the coordinator's errors. Never:
-//! whom to ask ([`coordinator`]), whether a statement comes here ([`crate::execute`] decides once per
-//! plan and epoch).
+//! Owns: the level that a request is executed at, the translation of the coordinator's errors. Never:
+//! the choice of replicas ([`coordinator`]), whether a statement comes here ([`crate::execute`]
+//! decides once per plan and epoch).
 //!
 //! A read of one partition at SERIAL or LOCAL_SERIAL is the coordinator's serial read. A range at
 //! these levels is read at QUORUM or LOCAL_QUORUM, as in Cassandra: it may miss a conditional write
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use stdx::{Instant, Uuid};
 use store::{ReadStats, RowSink};
 
-/// The level that a read is carried out at.
+/// Returns the level that a read is executed at.
 pub(crate) fn level_of_read(asked: Consistency) -> cluster::Consistency {
     match asked {
         Consistency::Serial => cluster::Consistency::Quorum,
@@ -31,22 +31,22 @@ pub(crate) fn level_of_read(asked: Consistency) -> cluster::Consistency {
     }
 }
 
-/// What a client asked of a read.
+/// A client's parameters of a read.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'r> {
     /// The level that it named.
     pub(crate) level: Consistency,
-    /// Of a serial read.
+    /// Scope of a serial read.
     pub(crate) scope: Option<paxos::Scope>,
     pub(crate) trace: Option<&'r Rc<ReadTrace>>,
-    /// What replicas leave out.
+    /// Filter that replicas apply.
     pub(crate) filter: Option<&'r ShardFilter>,
 }
 
 /// Reads from the replicas.
 ///
 /// # Errors
-/// What to tell the client.
+/// The failure for the client.
 pub(crate) async fn read<S: RowSink>(
     executor: &Executor,
     asked: Asked<'_>,
@@ -82,7 +82,7 @@ pub(crate) async fn read<S: RowSink>(
     read.map_err(|error| Failure::request(error, asked, &order.snapshot))
 }
 
-/// What a write to replicas is carried out with.
+/// Terms of a write to replicas.
 pub(crate) struct WriteTerms<'w> {
     pub(crate) consistency: Consistency,
     /// `Batch` goes through the batch log.
@@ -94,7 +94,7 @@ pub(crate) struct WriteTerms<'w> {
 /// Has mutations applied by their replicas, whichever nodes these are.
 ///
 /// # Errors
-/// What to tell the client.
+/// The failure for the client.
 pub(crate) async fn write(
     executor: &Rc<Executor>,
     ticket: &Ticket,

@@ -53,8 +53,8 @@ pub(crate) fn run<S: ResultSink>(
     })
 }
 
-/// In a task of its own: a client that goes away must not stop the metadata log in the middle of a
-/// write.
+/// Runs in its own task: a client that disconnects must not stop the metadata log in the middle of
+/// a write.
 async fn execute(
     executor: &Rc<Executor>,
     plan: AuthPlan,
@@ -96,7 +96,8 @@ async fn change(
             return Ok(outcome);
         }
         if let (None, Some(password)) = (&hash, plan.password()) {
-            // Only for who may: it takes long. Then everything is looked at again.
+            // Hashing takes long, so it is done only for a user with the permission. Then
+            // everything is checked again.
             hash = Some(hashed(executor, password).await?);
             continue;
         }

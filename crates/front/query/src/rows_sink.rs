@@ -23,13 +23,13 @@ pub struct RowsSink {
 /// The result of one request.
 #[derive(Debug, Default)]
 pub struct MemoryResult {
-    /// What it came to.
+    /// The outcome.
     pub outcome: Outcome,
     /// Warnings to the client.
     pub warnings: Vec<String>,
 }
 
-/// What a request came to.
+/// Outcome of a request.
 #[derive(Debug, Default)]
 pub enum Outcome {
     /// Done, without rows.
@@ -54,7 +54,7 @@ pub struct Rows {
     count: u32,
     /// For each value its length as an `i32`, -1 for null, and its bytes.
     body: Vec<u8>,
-    /// Where the next page begins; `None` on the last one.
+    /// Start of the next page; `None` on the last one.
     pub paging_state: Option<Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ pub struct Row<'r> {
 }
 
 impl RowsSink {
-    /// Of requests on behalf of this client.
+    /// Creates a sink for requests on behalf of this client.
     pub fn new(client: Rc<ClientState>) -> RowsSink {
         RowsSink { client }
     }
@@ -83,7 +83,7 @@ impl Rows {
         self.count as usize
     }
 
-    /// Whether there is no row; more may come on later pages.
+    /// Returns true if the page has no row; later pages may have more.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

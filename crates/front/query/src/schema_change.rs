@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::{Instant, Uuid};
 
-/// What a schema change came to.
+/// Outcome of a schema change.
 struct Changed {
     /// `None`: IF [NOT] EXISTS made it a no-op.
     event: Option<SchemaEvent>,
@@ -50,9 +50,9 @@ pub(crate) fn run<S: ResultSink>(plan: DdlPlan, cx: &Cx<'_, S>) -> Waiting<S::An
     })
 }
 
-/// Plans a schema change on the current snapshot and submits it, again when another was faster.
-/// Runs in a task of its own: a client that goes away must not stop the metadata log in the middle
-/// of a write.
+/// Plans a schema change on the current snapshot and submits it; retries when another change was
+/// faster. Runs in its own task: a client that disconnects must not stop the metadata log in the
+/// middle of a write.
 async fn execute(
     executor: &Rc<Executor>,
     plan: DdlPlan,
@@ -161,7 +161,7 @@ fn datacenters(snapshot: &ClusterSnapshot) -> Vec<(&str, u32)> {
     found.into_iter().collect()
 }
 
-/// Addresses of nodes whose data is on its way.
+/// Addresses of nodes whose data is being moved.
 pub(crate) fn moving(snapshot: &ClusterSnapshot) -> impl Iterator<Item = SocketAddr> {
     let members = snapshot.members.values();
     members.filter(|m| m.state != MemberState::Normal).map(|m| m.storage)

@@ -1,8 +1,8 @@
 //! Reads: from a bound SELECT to one page of rows in the answer.
 //!
-//! Owns: the deadline of a read, reads of stored rows. Other ways to the rows are in [`strategies`], what takes them in
-//! [`sinks`]. What is around a page (description, row count, paging state, warnings) is the sink's. What a row becomes
-//! is the planner's business ([`cql_exec::SelectExec`]); it writes straight into the answer.
+//! Owns: the deadline of a read, reads of stored rows. Other sources of rows are in [`strategies`], the receivers of
+//! rows in [`sinks`]. The sink builds the rest of a page (description, row count, paging state, warnings). The planner
+//! turns rows into results ([`cql_exec::SelectExec`]); it writes straight into the answer.
 
 mod sinks;
 mod strategies;
@@ -46,7 +46,7 @@ use stdx::{Instant, TimestampMicros, WallMicros};
 use store::{ReadStats, StoreError};
 use strategies::ReadTerms;
 
-/// Partitions of one read that are looked at before the next look whether others wait.
+/// Partitions of one read that are scanned before the read yields to waiting tasks.
 const READS_PER_LOOK: usize = 16;
 
 /// Said of a read whose answer finds no room.
@@ -62,15 +62,15 @@ pub(crate) struct ReadRequest<'r> {
     pub(crate) describe: Describe,
 }
 
-/// What a read found: its page up to the paging state, and what it cost.
+/// Result of a read: its page up to the paging state, and its cost.
 struct Found {
     done: SelectDone,
     stats: ReadStats,
-    /// Of the rows and keys that were looked at, where that is counted.
+    /// Bytes of the scanned rows and keys, where they are counted.
     bytes: u64,
 }
 
-/// Binds and begins a read. It is polled once in place; what it finds in memory is answered at once.
+/// Binds and begins a read. It is polled once in place; data in memory is answered at once.
 ///
 /// # Errors
 /// Values that do not fit.
@@ -130,7 +130,7 @@ pub(crate) fn run<S: ResultSink>(
     Ok(Step::Waits(Box::pin(read.run(bound))))
 }
 
-/// What went wrong while a statement ran, with what its client is warned of.
+/// Adds the warnings of the plan to a failure of its statement.
 fn warned(plan: &SelectPlan, failure: Failure) -> Failure {
     match (failure, plan.warning()) {
         (Failure::Plan(error), Some(warning)) => Failure::Warned(error, warning),
@@ -138,8 +138,8 @@ fn warned(plan: &SelectPlan, failure: Failure) -> Failure {
     }
 }
 
-/// A serial read for the node that carries out the serial operations of its partition; `None` when
-/// that is this one.
+/// Builds a serial read for the node that executes the serial operations of its partition; `None`
+/// when that is this one.
 fn outbound<S: ResultSink>(
     request: &ReadRequest<'_>,
     bound: &BoundSelect,
@@ -173,8 +173,9 @@ fn outbound<S: ResultSink>(
     Outbound::new(route, token, &[(source, values)], &terms, cx.sink.client())
 }
 
-/// Whether a read must see every conditional write that ended before it: one of a partition at a
-/// serial level. As in Cassandra a range is read at the level of a quorum instead.
+/// Returns the scope of a serial read: a read of one partition at a serial level, which must see
+/// every conditional write that ended before it. As in Cassandra, a range is read at the level of a
+/// quorum instead.
 fn serial_scope(
     plan: &SelectPlan,
     bound: &BoundSelect,
@@ -195,7 +196,7 @@ fn serial_scope(
     Ok(Some(scope))
 }
 
-/// One read on its way.
+/// One running read.
 struct Read<S> {
     executor: Rc<Executor>,
     sink: S,
@@ -206,9 +207,9 @@ struct Read<S> {
     /// The metadata the request began with, when other nodes may have the data too, or when it is
     /// serial.
     snapshot: Option<Arc<ClusterSnapshot>>,
-    /// Of a serial read.
+    /// Scope of a serial read; `None` for other reads.
     scope: Option<paxos::Scope>,
-    /// When it is to be answered at the latest, when that was set before it is carried out here.
+    /// Latest instant of the answer, if it was set before the local execution.
     deadline: Option<Instant>,
 }
 
@@ -216,7 +217,7 @@ impl<S: ResultSink> Read<S> {
     /// Has another node read; when it surely does not, reads here.
     async fn run_elsewhere(mut self, outbound: Box<Outbound>, bound: BoundSelect) -> S::Answer {
         let deadline = self.executor.rt.now() + self.timeout(&bound);
-        // What waiting for others takes is not there again for reading here.
+        // Time spent waiting for other nodes reduces the time left for a local read.
         self.deadline = Some(deadline);
         let (executor, sink, ticket) = (&self.executor, &self.sink, &self.ticket);
         let lost = || {
@@ -318,11 +319,11 @@ impl<S: ResultSink> Read<S> {
         let (trace_of, patience_of) = (trace.as_ref(), patience.as_ref());
         let terms = Reading { deadline, trace: trace_of, patience: patience_of, charge };
         let mut reading = pin!(self.read_all(plan, bound, terms, body));
-        // What is in memory is read at once, without a timer.
+        // The first poll reads data in memory at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
-            // The coordinator keeps the deadline, and knows who has answered.
+            // The coordinator checks the deadline, and knows the replicas that answered.
             Poll::Pending if deadline.is_some() => Ok(reading.await),
             Poll::Pending => match &patience {
                 Some(patience) => patience.wait(reading).await,
@@ -358,7 +359,7 @@ impl<S: ResultSink> Read<S> {
         }
     }
 
-    /// How replicas are asked; `None`: this node has all of it.
+    /// Returns the order to the replicas; `None`: this node has all data.
     #[inline]
     fn order(&self, bound: &BoundSelect, reading: &Reading<'_>) -> Option<ReplicatedRead> {
         let (snapshot, deadline) = (self.snapshot.as_ref()?, reading.deadline?);
@@ -407,7 +408,7 @@ impl<S: ResultSink> Read<S> {
                 break;
             }
             if number % READS_PER_LOOK == READS_PER_LOOK - 1 {
-                // What is in memory is read without waiting.
+                // Reads from memory never wait, so the loop yields here.
                 self.executor.rt.yield_if_due().await;
             }
             let counters = &self.executor.counters;
@@ -454,7 +455,7 @@ impl<S: ResultSink> Read<S> {
         Failure::read(&error, self.consistency, id)
     }
 
-    /// Whether the answer found room so far.
+    /// Checks that the answer has stayed within its memory.
     fn check_room(&self, charge: &Charge) -> Result<()> {
         let Some(refusal) = charge.refusal() else { return Ok(()) };
         let limit = self.executor.account.answer_bytes_max();
@@ -474,7 +475,7 @@ impl<S: ResultSink> Read<S> {
     }
 }
 
-/// What shards leave out.
+/// Returns the filter that shards apply.
 #[inline]
 fn shard_filter(
     plan: &SelectPlan,
@@ -495,13 +496,13 @@ fn add_stats(sum: &mut ReadStats, read: &ReadStats) {
     sum.filtered.add(&read.filtered);
 }
 
-/// How a read is done.
+/// Terms of a read.
 #[derive(Clone, Copy)]
 struct Reading<'r> {
-    /// Of a read of several nodes.
+    /// Deadline of a read of several nodes.
     deadline: Option<Instant>,
     trace: Option<&'r Rc<ReadTrace>>,
-    /// Of one that may take long.
+    /// Deadline of a read that may take long.
     patience: Option<&'r ReadDeadline>,
     /// Memory of the answer.
     charge: &'r Charge,

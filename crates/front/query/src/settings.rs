@@ -14,7 +14,7 @@ use cql_plan::functions::user::FunctionLimits;
 /// Byte budgets are of the whole node unless the name says otherwise; every shard takes its share.
 #[derive(Clone, Debug)]
 pub struct QuerySettings {
-    /// Address and port that clients are told (`system.local`, traces).
+    /// Address and port that clients get (`system.local`, traces).
     pub broadcast_address: SocketAddr,
     /// Address and port of this node for other nodes, as DESCRIBE CLUSTER shows it.
     pub storage_address: SocketAddr,
@@ -24,7 +24,7 @@ pub struct QuerySettings {
     pub request_bytes_max: usize,
     /// Memory of prepared statements on one shard; the least recently used go first.
     pub prepared_bytes_max: usize,
-    /// Who decides what a user may do.
+    /// Rules of access that are in force.
     pub access: AccessRules,
     /// Time for a read of partitions.
     pub read_timeout: Duration,
@@ -44,27 +44,28 @@ pub struct QuerySettings {
     pub tombstone_warn_threshold: u32,
     /// Tombstones of one read above which it fails, when its client asked for no pages.
     pub tombstone_failure_threshold: u32,
-    /// Tombstones behind which a page ends; 0: it does not.
+    /// Tombstones after which a page ends; 0: it does not.
     pub tombstone_page_limit: u32,
-    /// Whether columns may get masks, and masks have an effect.
+    /// True if columns may get masks, and masks have an effect.
     pub dynamic_data_masking_enabled: bool,
-    /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
+    /// True if ALTER TABLE … DROP COMPACT STORAGE may be used.
     pub drop_compact_storage_enabled: bool,
     /// Enables user functions: CREATE FUNCTION and calls.
     pub user_defined_functions_enabled: bool,
     /// Limits of one call of a user function.
     pub user_function_limits: FunctionLimits,
-    /// Whether USE may be used.
+    /// True if USE may be used.
     pub use_statements_enabled: bool,
-    /// Replicas of a keyspace whose statement does not say how many.
+    /// Replication factor of a keyspace whose statement does not specify one.
     pub default_keyspace_rf: u32,
     /// Compaction of a table whose statement names none; `None`: size-tiered.
     pub default_compaction: Option<BTreeMap<String, String>>,
     /// Limits on statements, as they are at first: [`crate::Executor::guardrails`].
     pub guardrails: Guardrails,
-    /// The longest time for any request but TRUNCATE and schema changes, whatever the others say.
+    /// The longest time for any request but TRUNCATE and schema changes, whatever the other
+    /// timeouts are.
     pub native_transport_timeout: Duration,
-    /// How long traces are kept, seconds.
+    /// Time to live of traces, seconds.
     pub trace_ttl_seconds: i32,
 }
 

@@ -1,4 +1,4 @@
-//! What the executors of one node's shards ask each other, over whatever way their owner has.
+//! Calls between the executors of one node's shards; their owner provides the transport.
 
 use rt::MeshError;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Where the results of a statement go: frames of a connection, rows in memory.
+//! Destinations of the results of a statement: frames of a connection, rows in memory.
 //!
 //! Owns: the seam between execution and the fronts. A front implements [`ResultSink`]; execution is generic over
 //! it, so that a row of a prepared read is encoded straight into the front's buffer.
@@ -11,7 +11,7 @@ use crate::prepared::Prepared;
 use crate::ticket::Ticket;
 use cql_plan::SchemaEvent;
 
-/// How a result is described to this client.
+/// Description of a result for this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Describe {
     /// All columns.
@@ -29,11 +29,11 @@ pub trait ResultSink: Clone + 'static {
     /// A page of rows under construction.
     type Page<'a>: ResultPage;
 
-    /// Whether it takes answers of other nodes ([`ResultSink::forwarded`]); where it does not, statements are
-    /// executed here.
+    /// True if the sink accepts answers of other nodes ([`ResultSink::forwarded`]); otherwise
+    /// statements are executed here.
     const TAKES_FORWARDED: bool = true;
 
-    /// On whose behalf the request is executed.
+    /// Returns the client that the request is executed for.
     fn client(&self) -> &ClientState;
 
     /// An empty answer.
@@ -106,8 +106,8 @@ pub trait ResultSink: Clone + 'static {
         warning: Option<&str>,
     ) -> Result<()>;
 
-    /// Takes the answer that another node made for this client: a whole frame of its protocol version, neither
-    /// compressed nor traced. False: it is none.
+    /// Takes the answer that another node built for this client: a whole frame of its protocol
+    /// version, neither compressed nor traced. Returns false for any other bytes.
     fn forwarded(&self, answer: &mut Self::Answer, ticket: &Ticket, frame: &[u8]) -> bool;
 
     /// The request failed. What was added to the answer for it is as it was.
@@ -126,12 +126,12 @@ pub trait ResultPage {
     fn finish(self, end: PageEnd<'_>) -> Result<()>;
 }
 
-/// What is known of a page at its end.
+/// State of a page at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct PageEnd<'r> {
     /// Number of rows in the body.
     pub rows: u32,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub paging_state: Option<&'r [u8]>,
     /// Warnings to the client beside those of the ticket.
     pub warnings: &'r [String],
@@ -141,11 +141,11 @@ pub struct PageEnd<'r> {
 pub struct MadeRows<'r, R> {
     /// Its columns.
     pub columns: &'r Description,
-    /// How they are described.
+    /// Form of the description.
     pub describe: Describe,
     /// Values in the order of the columns.
     pub rows: R,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub paging_state: Option<&'r [u8]>,
     /// Warnings to the client.
     pub warnings: &'r [&'r str],

@@ -9,7 +9,7 @@ use store::StoreError;
 
 const SELECT: &str = "SELECT logged_keyspace, query_string FROM system.prepared_statements";
 
-/// Prepares what was prepared before the last stop, on all shards. Returns how many statements.
+/// Prepares the statements from before the last stop, on all shards. Returns their number.
 ///
 /// # Errors
 /// `system.prepared_statements` cannot be read.
@@ -20,7 +20,7 @@ pub async fn load_prepared(executor: &Rc<Executor>) -> std::result::Result<usize
     for row in pages.iter().flat_map(Rows::iter) {
         let Some(text) = row.text("query_string") else { continue };
         let keyspace = row.text("logged_keyspace");
-        // A statement whose table is gone stays unprepared: its client is told so at EXECUTE.
+        // A statement whose table was dropped stays unprepared; EXECUTE reports that to its client.
         if let Ok((prepared, _)) = prepare_here(executor, text, keyspace)
             && spread(executor, &prepared, keyspace.map(str::to_owned), false).await.is_ok()
         {

@@ -1,4 +1,4 @@
-//! One request on its way: its trace, and the limits that it is held against.
+//! A running request: its trace, and the limits that it is checked against.
 
 use crate::trace::Trace;
 use coordinator::RequestTrace;
@@ -9,7 +9,7 @@ use stdx::Uuid;
 /// One request, as far as its execution and its answer need it.
 #[derive(Clone, Default)]
 pub struct Ticket {
-    /// Number of the connection, so that writes of different ones are begun in turn; 0: of none.
+    /// Number of the connection, so that writes of different ones start in turn; 0: no connection.
     pub connection: u64,
     /// Its trace, if it has one.
     pub trace: Option<Rc<Trace>>,
@@ -23,7 +23,7 @@ impl Ticket {
         self.trace.as_ref().filter(|t| t.is_asked_for()).map(|t| t.id())
     }
 
-    /// Id of the trace, whether the client or the sampling asked for it.
+    /// Id of the trace, requested by the client or by sampling.
     pub(crate) fn trace_session(&self) -> Option<Uuid> {
         self.trace.as_ref().map(|t| t.id())
     }
@@ -39,7 +39,7 @@ impl Ticket {
         self.watch.as_deref()
     }
 
-    /// Whether a limit gave a warning, which the answer is to carry.
+    /// Returns true if a limit gave a warning, which the answer must carry.
     pub fn is_warned(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.count() > 0)
     }

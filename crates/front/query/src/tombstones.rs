@@ -1,9 +1,9 @@
-//! What a client's read may meet of tombstones.
+//! Limits on the tombstones that a client's read scans.
 //!
-//! A client that asked for pages gets a page that ends behind `query_tombstone_page_limit` of them, with the rows
-//! that it has or none, and goes on from there. One that did not waits for one answer: above
-//! `tombstone_failure_threshold` it gets an error, as in Cassandra. Aggregates have one answer and are read in
-//! pages all the same: they may meet any number.
+//! A client that asked for pages gets a page that ends after `query_tombstone_page_limit` tombstones, even if it
+//! holds no rows, and continues from there. A client that asked for no pages waits for one answer: above
+//! `tombstone_failure_threshold` it gets an error, as in Cassandra. Aggregates have one answer, but are read in
+//! pages: they may scan any number.
 
 use crate::settings::QuerySettings;
 use schema::Table;
@@ -12,19 +12,19 @@ use store::ReadStats;
 /// Tombstones between two looks of a read that has no limit to end a page at.
 const PER_LOOK: u32 = 128;
 
-/// Of one page.
+/// Tombstone limits and counts of one page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tombstones {
-    /// A page ends behind so many; `u32::MAX`: it does not.
+    /// A page ends after this many; `u32::MAX`: it does not.
     page: u32,
-    /// A read fails above so many; `u32::MAX`: it does not.
+    /// A read fails above this many; `u32::MAX`: it does not.
     refused: u32,
     /// Those of the partitions before.
     before: u32,
 }
 
 impl Tombstones {
-    /// Nothing was met yet. `is_one_page`: what is read is answered at once.
+    /// Starts without tombstones. `is_one_page`: the rows that are read are the whole answer.
     pub(crate) fn new(settings: &QuerySettings, is_one_page: bool) -> Tombstones {
         let page = match settings.tombstone_page_limit {
             0 => u32::MAX,
@@ -34,30 +34,30 @@ impl Tombstones {
         Tombstones { page, refused, before: 0 }
     }
 
-    /// Whether a read of one partition or range fails that has met so many.
+    /// Returns true if a read of one partition or range fails at this number of tombstones.
     pub(crate) fn refuses(&self, tombstones: u32) -> bool {
         tombstones > self.refused
     }
 
-    /// Whether the page ends behind so many of the partition or range that is read.
+    /// Returns true if the page ends after this many tombstones of the current partition or range.
     pub(crate) fn is_enough(&self, scanned: u32) -> bool {
         self.before.saturating_add(scanned) >= self.page
     }
 
-    /// A partition is read; whether the page ends.
+    /// Counts the tombstones of a partition; returns true if the page ends.
     pub(crate) fn pass(&mut self, tombstones: u32) -> bool {
         self.before = self.before.saturating_add(tombstones);
         self.is_enough(0)
     }
 
-    /// Behind how many a read says how far it has come.
+    /// Number of tombstones after which a read reports its progress.
     pub(crate) fn per_look(&self) -> u32 {
         let left = self.page.saturating_sub(self.before).max(1);
         if self.refused == u32::MAX { left } else { left.min(PER_LOOK) }
     }
 }
 
-/// What the client is told of a read that met many tombstones.
+/// Returns the warning for a read that scanned many tombstones.
 pub(crate) fn tombstone_warning(
     settings: &QuerySettings,
     table: &Table,

@@ -1,8 +1,8 @@
-//! Traces of single requests: what `TRACING ON` shows.
+//! Traces of single requests: the rows of `TRACING ON`.
 //!
-//! Events are collected while the request runs and written with the session when it ends, before
-//! its answer. Other nodes are told the trace's id with what they are asked for, and write what they
-//! did themselves: their events may come a moment later, as Cassandra's do.
+//! Events are collected while the request runs and written with the session when it ends, before its
+//! answer. Other nodes get the trace's id with their requests and write their own events. These may
+//! appear a moment later, as in Cassandra.
 
 use crate::row_write::{Content, RowWrite};
 use data::ClusteringBuf;
@@ -16,7 +16,7 @@ const EVENTS_MAX: usize = 1000;
 /// Longest text of a value or activity, as in Cassandra.
 const TEXT_BYTES_MAX: usize = 1000;
 
-/// Why a request is traced.
+/// Reason why a request is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOrigin {
     /// Its client asked for it.
@@ -66,17 +66,17 @@ impl Trace {
         }
     }
 
-    /// What this node does for a request that another one traces.
+    /// Creates the trace of this node's part of a request that another node traces.
     pub(crate) fn of_peer(rt: &rt::Rt, id: Uuid) -> Trace {
         Trace::new(rt, id.into_bytes(), TraceOrigin::Peer)
     }
 
-    /// Whether its session is another node's.
+    /// Returns true if the session belongs to another node.
     pub(crate) fn is_of_peer(&self) -> bool {
         self.origin == TraceOrigin::Peer
     }
 
-    /// Whether its rows were handed to the tables of traces.
+    /// Returns true if its rows were handed to the tables of traces.
     pub fn is_written(&self) -> bool {
         self.is_written.get()
     }
@@ -91,12 +91,12 @@ impl Trace {
         Uuid::from_bytes(self.id)
     }
 
-    /// Whether the client wants it.
+    /// Returns true if the client asked for the trace.
     pub fn is_asked_for(&self) -> bool {
         self.origin == TraceOrigin::Client
     }
 
-    /// Says what is traced, in Cassandra's words.
+    /// Describes the traced request, in Cassandra's words.
     pub(crate) fn describe(&self, request: &'static str, parameters: Vec<(String, String)>) {
         let cut = |text: String| match text.get(..TEXT_BYTES_MAX) {
             Some(head) if text.len() > TEXT_BYTES_MAX => format!("{head}..."),
@@ -175,17 +175,17 @@ pub(crate) struct EventRow<'e> {
     pub(crate) session: &'e [u8],
     /// A time UUID.
     pub(crate) id: [u8; 16],
-    /// What happened.
+    /// Description of the event.
     pub(crate) activity: &'e str,
-    /// How long after its node began with the request.
+    /// Time since its node started the request.
     pub(crate) elapsed: Duration,
     pub(crate) node: SocketAddr,
-    /// Where in the node.
+    /// Thread of the node.
     pub(crate) thread: &'e str,
 }
 
 impl EventRow<'_> {
-    /// What is written.
+    /// Returns the row to write.
     pub(crate) fn content(&self) -> RowWrite {
         let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
         let micros = i32::try_from(self.elapsed.as_micros()).unwrap_or(i32::MAX);

@@ -1,4 +1,4 @@
-//! What the users of a shard may do, remembered per user and state of the roles.
+//! Access of the users of a shard, cached per user and state of the roles.
 
 use cql_plan::auth::{Access, CidrFinding};
 use std::cell::{Cell, RefCell};
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use stdx::Epoch;
 
-/// Most users that are remembered at a time; beyond it all are looked at again.
+/// Most users in the cache; beyond it all are computed again.
 pub(crate) const USERS_MAX: usize = 10_000;
 
 /// A user's access with a number that no other one of this shard has or had.
@@ -21,7 +21,7 @@ pub(crate) struct Numbered {
 /// Numbers of checks where clients connect from.
 pub(crate) struct CidrMetrics {
     registry: telemetry::Shard,
-    /// Of those whose answer was not remembered; nanoseconds.
+    /// Time of the checks whose answer was not cached; nanoseconds.
     pub(crate) checks: telemetry::Histogram,
 }
 
@@ -32,7 +32,8 @@ impl CidrMetrics {
         CidrMetrics { registry: registry.clone(), checks }
     }
 
-    /// What counts the checks of this finding. As in Cassandra, who is in no group is `Undefined`.
+    /// Returns the counters of the checks with this finding. As in Cassandra, an address in no
+    /// group counts as `Undefined`.
     pub(crate) fn counters(
         &self,
         found: &CidrFinding,
@@ -61,7 +62,7 @@ type Key = (Option<Rc<str>>, Option<IpAddr>);
 #[derive(Default)]
 pub(crate) struct Accesses {
     pub(crate) last: Cell<u64>,
-    /// When the roles were as they are in `by_user`.
+    /// Epoch of the roles that `by_user` was computed from.
     pub(crate) as_of: Cell<Epoch>,
     pub(crate) by_user: RefCell<BTreeMap<Key, Rc<Numbered>>>,
 }

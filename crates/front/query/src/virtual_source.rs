@@ -1,4 +1,4 @@
-//! Where rows of virtual tables come from that need other parts of the node.
+//! Source of rows of virtual tables that need other parts of the node.
 
 use schema::Table;
 use std::future::Future;
@@ -9,12 +9,12 @@ pub use cql_plan::virtual_row::VirtualRow;
 /// A future of virtual rows.
 pub type VirtualRows<'a> = Pin<Box<dyn Future<Output = Vec<VirtualRow>> + 'a>>;
 
-/// Computes rows of virtual tables: settings, caches, tasks and whatever else the node knows.
+/// Computes rows of virtual tables: settings, caches, tasks and other state of the node.
 pub trait VirtualSource {
     /// All rows of a virtual table of this node, in any order; none for tables it does not know.
     fn rows<'a>(&'a self, table: &'a Table) -> VirtualRows<'a>;
 
-    /// Empties a virtual table; whether it is one that can be emptied.
+    /// Truncates a virtual table; returns true if that is supported.
     fn truncate(&self, _table: &Table) -> bool {
         false
     }

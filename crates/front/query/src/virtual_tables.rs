@@ -1,8 +1,8 @@
 //! Tables that are computed when they are read: their rows through the same gate as stored ones.
 //! Partitions come in the order of their keys, as in Cassandra's virtual tables.
 //!
-//! Owns: choosing of what a read command asks for among computed rows, and the rows of
-//! `system_views.clients`. Rows that need other parts of the node come from a [`VirtualSource`].
+//! Owns: selecting the computed rows of a read command, and the rows of `system_views.clients`.
+//! Rows that need other parts of the node come from a [`VirtualSource`].
 
 use crate::executor::Executor;
 use crate::virtual_source::VirtualRow;
@@ -25,7 +25,8 @@ pub(crate) async fn rows(executor: &Executor, table: &Table) -> Vec<VirtualRow> 
     }
 }
 
-/// What cannot be made is a mistake in the built-in definition.
+/// Returns the rows, or none if they cannot be built, which is a mistake in the built-in
+/// definition.
 fn rows_or_none<E: std::fmt::Display>(
     table: &Table,
     rows: std::result::Result<Vec<VirtualRow>, E>,
@@ -36,7 +37,7 @@ fn rows_or_none<E: std::fmt::Display>(
     })
 }
 
-/// All rows of a table of `system_auth`, made of this shard's snapshot.
+/// All rows of a table of `system_auth`, computed from this shard's snapshot.
 pub(crate) fn auth_rows(executor: &Executor, table: &Table) -> Vec<VirtualRow> {
     match cql_plan::auth::rows(&executor.snapshot().auth, table) {
         Ok(rows) => rows,
@@ -113,11 +114,11 @@ fn show<S: RowSink>(rows: &[(Token, &VirtualRow)], sink: &mut S) -> ReadStats {
 
 /// The order of a table's partition keys: component by component, by their types, or by token.
 enum KeyOrder {
-    /// Of a virtual table whose newest partitions come first.
+    /// A virtual table whose newest partitions come first.
     NewestFirst(Comparator),
-    /// Of a virtual table.
+    /// Any other virtual table.
     Values(Vec<Comparator>),
-    /// Of any other.
+    /// Any other table.
     Tokens,
 }
 
@@ -175,7 +176,7 @@ fn contains(order: &KeyOrder, range: &KeyRange, token: Token, key: &[u8]) -> boo
     is_behind(order, &range.start, token, key) && !is_behind(order, &range.end, token, key)
 }
 
-/// Tokens come from `token()` in a statement, keys from the place where a page ended.
+/// Tokens are those of `token()` in a statement, keys those of the position where a page ended.
 fn is_behind(order: &KeyOrder, bound: &RingBound, token: Token, key: &[u8]) -> bool {
     match bound {
         RingBound::Token { token: t, after: true } => token > *t,

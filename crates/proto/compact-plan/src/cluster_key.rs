@@ -4,22 +4,21 @@
 //! Source: the proposal of a cluster-key compaction strategy for Cassandra; no release of it has one, so
 //! the names of the options are ours. A file is in one of three states:
 //!
-//! - *in a window*: its rows and range deletions lie in one window, as Statistics tell;
-//! - *shared*: what belongs to no window, or to several: deletions of partitions, static rows, range
-//!   deletions over whole windows, rows whose first clustering value is empty. Such a file is written by
-//!   a distribution, and has level 1; one that has deletions of partitions and nothing else is given as one
-//!   of that level, whoever wrote it;
-//! - *mixed*: everything else, so most of what was flushed, streamed, loaded.
+//! - *in a window*: its rows and range deletions lie in one window, according to Statistics;
+//! - *shared*: its contents belong to no window, or to several: deletions of partitions, static rows, range
+//!   deletions over whole windows, rows whose first clustering value is empty. Such a file is written by a
+//!   distribution, and has level 1. A file that has deletions of partitions and nothing else is reported as
+//!   one of that level, however it was written;
+//! - *mixed*: everything else, so most of the files that were flushed, streamed, loaded.
 //!
-//! When [`SizeTieredOptions::min_threshold`] mixed files are there, they are distributed: merged, and what
-//! is in a window goes into a file of that window ([`Cut::AtWindows`]). The oldest one is always among
+//! When there are [`SizeTieredOptions::min_threshold`] mixed files, they are distributed: merged, and the
+//! rows of a window go into a file of that window ([`Cut::AtWindows`]). The oldest one is always among
 //! them, so none waits for ever, with those that need no more windows than [`DIRECT_WINDOWS`] together
-//! with it. The executor keeps a bounded number of files open: of a file that has more windows, those
-//! that are met last share files, which are mixed again, of fewer windows. So distributions come to an
-//! end.
+//! with it. The executor keeps a bounded number of files open. If a file has more windows, those that are
+//! met last share files, which are mixed again, of fewer windows. So distributions terminate.
 //!
-//! Whether a file is in a window is told by its statistics, not by who wrote it: windows stay what they
-//! are through repair, streams, reloads and restarts.
+//! The statistics of a file decide if it is in a window, not the way it was written. Windows therefore
+//! survive repair, streams, reloads and restarts.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +38,7 @@ pub const SHARED_LEVEL: u32 = 1;
 /// Options of the strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterKeyOptions {
-    /// How wide windows are.
+    /// Width of the windows.
     pub rule: WindowRule,
     /// The windows of the table, once its first clustering column is known:
     /// [`CompactionOptions::for_table`].
@@ -111,8 +110,8 @@ fn spanned(first: i64, last: i64) -> u64 {
     last.abs_diff(first).saturating_add(1)
 }
 
-/// Of mixed files those that are distributed together: the oldest one, and others that do not need more
-/// windows. Files whose windows are not known go together.
+/// Selects the mixed files that are distributed together: the oldest one, and others that do not
+/// need more windows. Files whose windows are not known go together.
 fn together<'a>(mixed: &[&'a SstableInfo], max: usize) -> Vec<&'a SstableInfo> {
     let mut oldest_first = mixed.to_vec();
     oldest_first.sort_by_key(|f| (f.created_at, f.generation));
@@ -137,7 +136,7 @@ fn together<'a>(mixed: &[&'a SstableInfo], max: usize) -> Vec<&'a SstableInfo> {
     chosen
 }
 
-/// Sorts what the inputs have into windows.
+/// Plans to sort the rows of the inputs into windows.
 fn distribution(
     inputs: &[&SstableInfo],
     state: &TableState<'_>,
@@ -169,7 +168,7 @@ fn reason_of(place: Place, files: &[&SstableInfo]) -> Reason {
     }
 }
 
-/// Of several files of a place those of similar size that should be merged.
+/// Selects files of similar size that should be merged, among the files of one place.
 fn due<'a>(files: &[&'a SstableInfo], options: &SizeTieredOptions) -> Option<Vec<&'a SstableInfo>> {
     let owned: Vec<SstableInfo> = files.iter().map(|f| (*f).clone()).collect();
     let bucket = most_interesting(buckets(&owned, options), options)?;
@@ -216,8 +215,8 @@ pub fn estimated_tasks(files: &[SstableInfo], options: &SizeTieredOptions) -> u6
     places(files).iter().map(tasks).sum()
 }
 
-/// What comes before a major compaction: mixed files are distributed, those of the same windows together.
-/// The caller asks again until nothing is left.
+/// Plans a step before a major compaction: mixed files are distributed, those of the same windows
+/// together. The caller repeats the call until nothing is left.
 pub(crate) fn sort_out(
     options: &SizeTieredOptions,
     tombstones: &TombstoneOptions,
@@ -231,7 +230,7 @@ pub(crate) fn sort_out(
     (!inputs.is_empty()).then(|| distribution(&inputs, state, tombstones, reason))
 }
 
-/// One plan for each window, the newest first, and one for what is shared.
+/// One plan for each window, the newest first, and one for shared files.
 pub(crate) fn major(
     tombstones: &TombstoneOptions,
     side: &[&SstableInfo],

@@ -1,6 +1,6 @@
 //! Incremental compaction, as in Scylla: runs of similar size are merged; a run is a series of fragments
-//! that do not overlap, each of about `sstable_size_in_mb`. A merge goes through the ring and lets go of
-//! the fragments it has behind it, so it needs space for a few fragments and not for whole runs.
+//! that do not overlap, each of about `sstable_size_in_mb`. A merge walks the ring and removes the
+//! fragments that it has passed, so it needs space for a few fragments and not for whole runs.
 //!
 //! Fragments end at tokens that halve the ring, halve these halves, and so on, as deep as is needed to
 //! make them small enough. So of two fragments of any two runs one lies within the other, or they have no
@@ -10,12 +10,12 @@
 //! it as well.)
 //!
 //! With `space_amplification_goal` the two largest tiers are merged when both together are larger than
-//! that many times the largest: what is overwritten goes sooner, for more writing.
+//! that many times the largest: overwritten data goes sooner, for more writing.
 //!
-//! Source: ScyllaDB's documentation (CQL reference, compaction). Differences: where fragments end, so
-//! that they have between a half and the whole of the size (less where the inputs held the same keys);
-//! `min_threshold` always holds (there a
-//! setting of the node decides, and two runs are enough by default); sizes are those on disk.
+//! Source: ScyllaDB's documentation (CQL reference, compaction). Differences: the ends of fragments,
+//! so that they have between a half and the whole of the size (less where the inputs held the same
+//! keys); `min_threshold` always holds (in Scylla a setting of the node decides, and two runs are
+//! enough by default); sizes are those on disk.
 //!
 //! Invariants: INV-incremental-1: two outputs of any plans of this strategy have no token in common, or
 //! all tokens of one lie between the cuts of the other.
@@ -144,8 +144,8 @@ pub(crate) fn major(
     make(options, tombstones, files, state, Reason::Major)
 }
 
-/// Merges files that lie across the fragments of others and have little in them, such as those that
-/// were just flushed, and cuts them where these end. `None` when that would help nothing.
+/// Plans to merge files that lie across the fragments of others and have little in them, such as
+/// those that were just flushed, and to cut them where these end. `None` when that would not help.
 pub(crate) fn align(
     options: &IncrementalOptions,
     tombstones: &TombstoneOptions,

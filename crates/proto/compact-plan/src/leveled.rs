@@ -1,10 +1,10 @@
 //! Leveled compaction: in every level above 0 files do not overlap, and level n + 1 may hold
 //! `fanout_size` times what level n may.
 //!
-//! New files are in level 0 and may overlap. Together with what they overlap in level 1 they are
-//! written anew as files of `sstable_size_in_mb`; a level with too much gives a file to the next one,
-//! which is merged with what it overlaps there. A read looks at one file of each level at most, and
-//! at those of level 0.
+//! New files are in level 0 and may overlap. Together with the files that they overlap in level 1
+//! they are rewritten as files of `sstable_size_in_mb`. A level with too much gives a file to the
+//! next one, which is merged with the files that it overlaps there. A read checks at most one file of
+//! each level, and those of level 0.
 //!
 //! Source: Cassandra 5.0 LeveledManifest, LeveledCompactionStrategy, LeveledGenerations. Differences:
 //! which file a level gives is decided by how much it overlaps in the next level for its size (least
@@ -35,9 +35,9 @@ const LEVEL_0_FILES_MAX: usize = 32;
 pub struct LeveledOptions {
     /// Bytes of a file, on disk.
     pub sstable_size: u64,
-    /// How many times more a level may hold than the one below.
+    /// Factor between the sizes of a level and the one below.
     pub fanout: u64,
-    /// Whether a single file that overlaps nothing in the next level is moved there by rewriting it
+    /// True if a single file that overlaps nothing in the next level is moved there by rewriting it
     /// alone (`single_sstable_uplevel`).
     pub single_uplevel: bool,
 }
@@ -57,7 +57,7 @@ impl LeveledOptions {
         }
     }
 
-    /// The lowest level above 0 that may hold so much.
+    /// The lowest level above 0 that may hold this many bytes.
     pub fn level_for(&self, bytes: u64) -> u32 {
         (1..LEVEL_MAX).find(|level| self.level_bytes_max(*level) >= bytes).unwrap_or(LEVEL_MAX)
     }
@@ -155,7 +155,7 @@ pub(crate) fn next_background(
     }
 }
 
-/// The file of a level that costs least to move up, and what it overlaps there.
+/// The file of a level that costs least to move up, and the files that it overlaps there.
 fn least_overlapping<'a>(
     level: &[&'a SstableInfo],
     next: &[&'a SstableInfo],
@@ -171,7 +171,7 @@ fn least_overlapping<'a>(
     Some(inputs)
 }
 
-/// The oldest files of level 0 with what they overlap, and the level that they go to.
+/// The oldest files of level 0 with the files that they overlap, and the target level.
 fn from_level_0<'a>(
     options: &LeveledOptions,
     max_files: usize,

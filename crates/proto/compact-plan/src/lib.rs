@@ -56,7 +56,7 @@ pub use windows::Windows;
 
 use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, Uuid, WallMicros};
 
-/// What a picker knows of one SSTable.
+/// A picker's view of one SSTable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SstableInfo {
     /// Its generation; no two are equal.
@@ -80,31 +80,31 @@ pub struct SstableInfo {
     pub last_token: Token,
     /// Milliseconds at which it was repaired; 0 when it was not.
     pub repaired_at: i64,
-    /// The incremental repair that it takes part in; it is compacted with no other file then.
+    /// The incremental repair that it takes part in; it is then compacted with no other file.
     pub pending_repair: Option<Uuid>,
     /// The run that it is a fragment of; a file without one is a run of its own.
     pub run: Option<Uuid>,
     /// Numbers of the first and the last window of the first clustering column that it has rows or range
     /// deletions of; `None`: not known, or the table has no windows.
     pub windows: Option<(i64, i64)>,
-    /// When the file was written.
+    /// Time at which the file was written.
     pub created_at: WallMicros,
     /// Reads per second per key; 0.0 when not measured.
     pub hotness: f64,
 }
 
 impl SstableInfo {
-    /// Whether its data took part in a repair that has ended well.
+    /// Returns true if its data took part in a repair that succeeded.
     pub fn is_repaired(&self) -> bool {
         self.repaired_at != 0
     }
 
-    /// Whether a repair under way counts on the file as it is.
+    /// Returns true if a running repair depends on the file as it is.
     pub fn is_pending(&self) -> bool {
         self.pending_repair.is_some()
     }
 
-    /// Whether the token ranges, both ends included, have a token in common.
+    /// Returns true if the token ranges, both ends included, have a token in common.
     pub fn overlaps(&self, other: &SstableInfo) -> bool {
         self.first_token <= other.last_token && other.first_token <= self.last_token
     }
@@ -115,14 +115,15 @@ impl SstableInfo {
 pub enum Cut {
     /// One output.
     Never,
-    /// When it has so many bytes on disk.
+    /// When it has this many bytes on disk.
     AtBytes(u64),
     /// Behind each of these tokens, which ascend.
     AtTokens(Vec<Token>),
-    /// When the first has so many bytes on disk, then the next; what follows the last is not cut.
+    /// When the first has this many bytes on disk, then the next; the rest after the last is not
+    /// cut.
     AtSizes(Vec<u64>),
     /// A file for each window of the first clustering column, and one at level
-    /// [`cluster_key::SHARED_LEVEL`] for what is in none. This alone cuts partitions.
+    /// [`cluster_key::SHARED_LEVEL`] for rows in no window. Only this cuts partitions.
     AtWindows,
 }
 
@@ -131,25 +132,25 @@ pub enum Cut {
 pub struct Plan {
     /// Files to merge; at least one.
     pub inputs: Vec<Generation>,
-    /// Those of `inputs` that need not be read: all they hold is gone.
+    /// Those of `inputs` that need not be read: everything in them has expired.
     pub expired: Vec<Generation>,
     /// Level of the output.
     pub level: u32,
-    /// Where the output is cut into several files.
+    /// Rule by which the output is cut into several files.
     pub cut: Cut,
-    /// Whether sets of inputs that have no token in common are compacted one after another, each
-    /// switched to and removed before the next begins: see [`parts`].
+    /// True if disjoint sets of inputs are compacted one after another. Each set is replaced by its
+    /// outputs and removed before the next begins: see [`parts`].
     pub apart: bool,
-    /// Why, for the log and for `compactionstats`.
+    /// The reason, for the log and for `compactionstats`.
     pub reason: Reason,
 }
 
-/// Why a compaction is planned.
+/// Reason of a planned compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Files of similar size.
     SimilarSize {
-        /// How many.
+        /// Number of files.
         files: usize,
         /// Their mean size, bytes.
         mean_bytes: u64,
@@ -160,14 +161,14 @@ pub enum Reason {
         from: u32,
         /// To which one.
         to: u32,
-        /// How many files of both.
+        /// Number of files of both.
         files: usize,
     },
     /// Files of one window of time.
     Window {
-        /// Where it begins, seconds since 1970.
+        /// Its start, seconds since 1970.
         start: i64,
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// Files of one level of density that overlap.
@@ -176,12 +177,12 @@ pub enum Reason {
         level: u32,
         /// Most that overlap at one token.
         overlap: usize,
-        /// How many are connected by overlaps.
+        /// Number of files that overlaps connect.
         files: usize,
     },
     /// Runs of similar size.
     SimilarRuns {
-        /// How many.
+        /// Number of runs.
         runs: usize,
         /// Their files.
         files: usize,
@@ -199,17 +200,17 @@ pub enum Reason {
     KeyWindow {
         /// Its number.
         window: i64,
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// Files are sorted into windows of the first clustering column.
     Distribution {
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// Small files are cut as a major compaction needs them, before it.
     Alignment {
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// One file with many droppable tombstones.
@@ -219,7 +220,7 @@ pub enum Reason {
     },
     /// Files that hold nothing alive.
     Expired {
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// All files, on request.
@@ -228,11 +229,11 @@ pub enum Reason {
     UserDefined,
     /// A file with partitions that the node does not own any more.
     Cleanup,
-    /// A file that is written anew as it is, in the version that is written now.
+    /// A file that is rewritten unchanged, in the current version of the format.
     Upgrade,
-    /// A file that is written anew as it is, in the data directory where it should lie.
+    /// A file that is rewritten unchanged, into the data directory where it belongs.
     Relocation,
-    /// A file of which a part takes part in an incremental repair.
+    /// A file that is partly in an incremental repair.
     Anticompaction,
     /// A file that loses what others of its table hide.
     Garbage(TombstoneOption),
@@ -283,7 +284,7 @@ impl core::fmt::Display for Reason {
     }
 }
 
-/// What a picker is given besides the options.
+/// Input of a picker besides the options.
 #[derive(Clone, Copy, Debug)]
 pub struct TableState<'a> {
     /// Files that may be compacted: live, not suspect, not in a running compaction.
@@ -331,7 +332,7 @@ pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan>
     plan.inspect(|plan| check_plan(plan, state))
 }
 
-/// Ends the process on a plan that would compact what it must not.
+/// Ends the process on a plan with forbidden inputs.
 pub(crate) fn check_plan(plan: &Plan, state: &TableState<'_>) {
     let mut inputs = plan.inputs.clone();
     inputs.sort_unstable();
@@ -361,7 +362,8 @@ pub(crate) fn check_plan(plan: &Plan, state: &TableState<'_>) {
 pub const PREVIEW_MAX: usize = 1000;
 
 /// All compactions that are due now, in the order in which they would begin: each is planned as if
-/// those before it were under way. At most [`PREVIEW_MAX`]. What their outputs lead to is not in it.
+/// those before it were running. At most [`PREVIEW_MAX`]. Compactions that their outputs cause are
+/// not included.
 pub fn preview(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let mut candidates = state.candidates.to_vec();
     let mut others = state.others.to_vec();
@@ -382,7 +384,7 @@ pub fn preview(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan>
     plans
 }
 
-/// Repaired files, and those that no repair has covered; none of a repair under way.
+/// Repaired files, and those that no repair has covered; none of a running repair.
 fn sides(files: &[SstableInfo]) -> (Vec<SstableInfo>, Vec<SstableInfo>) {
     files.iter().filter(|f| !f.is_pending()).cloned().partition(SstableInfo::is_repaired)
 }

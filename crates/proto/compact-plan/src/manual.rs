@@ -1,4 +1,4 @@
-//! Compactions that somebody asked for.
+//! Compactions on request.
 
 use stdx::Generation;
 
@@ -8,13 +8,13 @@ use crate::{
     Cut, Plan, Reason, SstableInfo, TableState, cluster_key, incremental, leveled, unified,
 };
 
-/// Why a user-defined compaction cannot be planned.
+/// Error of a user-defined compaction that cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManualError {
     /// No file was named.
     #[error("no file named")]
     Empty,
-    /// A named file is not there, or is in a running compaction or an incremental repair.
+    /// A named file is missing, or is in a running compaction or an incremental repair.
     #[error("generation {} is not a file that can be compacted now", generation.0)]
     NotACandidate {
         /// The file.
@@ -32,9 +32,10 @@ fn files<'a>(state: &TableState<'a>) -> impl Iterator<Item = &'a SstableInfo> {
     state.candidates.iter().filter(|f| !f.is_pending())
 }
 
-/// A major compaction: all files into one (into one level, or one file for each shard of the ring, where
-/// the strategy says so; one file for each window of the first clustering column), one plan for the repaired and one for the others. A single file is rewritten
-/// too, as it drops what may be purged. Files that take part in an incremental repair are left alone.
+/// A major compaction: one plan for the repaired files and one for the others. It merges all files
+/// into one, or, as the strategy requires, into one level, one file for each shard of the ring, or
+/// one file for each window of the first clustering column. A single file is rewritten too, as it
+/// drops data that may be purged. Files in an incremental repair are skipped.
 pub fn major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let tombstones = &options.tombstones;
     [true, false]
@@ -66,7 +67,7 @@ const SPLIT_BYTES_MIN: u64 = 50_000_000;
 /// Most outputs of it. Source: the same.
 const SPLIT_OUTPUTS_MAX: usize = 20;
 
-/// As [`major`], and size-tiered outputs are cut into several: one with half of what is there, the next
+/// As [`major`], and size-tiered outputs are cut into several: one with half of the data, the next
 /// with half of the rest and so on. The other strategies cut as they do always.
 pub fn major_split(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let mut plans = major(options, state);
@@ -95,10 +96,10 @@ fn halves(bytes: u64) -> Cut {
     if sizes.is_empty() { Cut::Never } else { Cut::AtSizes(sizes) }
 }
 
-/// What should be done before a major compaction, so that it needs little space: by incremental
-/// compaction small files that lie across the fragments of large runs are cut like these first, by
-/// cluster-key compaction files of several windows are sorted into these. Files change by it: this is
-/// asked again until nothing is left, [`major`] afterwards.
+/// Plans steps before a major compaction, so that it needs little space. Incremental compaction
+/// first cuts small files that lie across the fragments of large runs like these fragments.
+/// Cluster-key compaction first sorts files of several windows into these. Each step changes the
+/// files: call this repeatedly until nothing is left, then [`major`].
 pub fn before_major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let (tiered, tombstones) = (&options.size_tiered, &options.tombstones);
     [true, false]

@@ -88,7 +88,7 @@ pub fn bytes(text: &str) -> Result<i64, String> {
     }
 }
 
-/// The leading number, whether it has an exponent, and what follows.
+/// Returns the leading number, true if it has an exponent, and the rest.
 fn base_number(text: &str) -> Option<(f64, bool, &str)> {
     for (name, value) in [
         ("NaN", f64::NAN),

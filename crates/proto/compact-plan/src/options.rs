@@ -1,6 +1,6 @@
 //! The `compaction` map of a table: its strategy and options.
 //!
-//! Owns: what the map means. The checks of single options with their texts are in the module
+//! Owns: the meaning of the map. The checks of single options with their texts are in the module
 //! `validate`. Source: Cassandra 5.0 CompactionParams.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::windows::{WindowRule, WindowUnit};
 pub struct CompactionOptions {
     /// The strategy that the table names.
     pub strategy: Strategy,
-    /// Whether background compaction runs.
+    /// True if background compaction runs.
     pub enabled: bool,
     /// Options of the size-tiered picker, which others use for files that are not in their shape yet.
     pub size_tiered: SizeTieredOptions,
@@ -63,13 +63,13 @@ impl Default for CompactionOptions {
     }
 }
 
-/// With one of these time-window compaction looks at single files too. Source: Cassandra 5.0
+/// With one of these options time-window compaction checks single files too. Source: Cassandra 5.0
 /// TimeWindowCompactionStrategy.
 const TOMBSTONES_ALONE: [&str; 3] =
     ["unchecked_tombstone_compaction", "tombstone_compaction_interval", "tombstone_threshold"];
 
 impl CompactionOptions {
-    /// What a user should know of the map, as it is not done to the letter.
+    /// Returns a warning for the user if the map is not applied literally.
     pub fn warning(&self) -> Option<String> {
         (self.strategy == Strategy::DateTiered).then(|| {
             format!(
@@ -177,7 +177,8 @@ fn tombstones(strategy: Strategy, options: &BTreeMap<String, String>) -> Tombsto
     }
 }
 
-/// Pre: checked; what is not there is the default, as is what another strategy would not understand.
+/// Pre: checked. Missing options have their defaults, and so have values that another strategy
+/// would not understand.
 fn leveled(options: &BTreeMap<String, String>) -> LeveledOptions {
     let default = LeveledOptions::default();
     let int = |name: &str| {
@@ -218,8 +219,9 @@ fn ticks_per_second(options: &BTreeMap<String, String>) -> i64 {
     }
 }
 
-/// As [`leveled`]. Windows of date-tiered compaction begin with `base_time_seconds`, and `min_threshold`
-/// of them become one, up to `max_window_size_seconds`: the longest that come out of that.
+/// As [`leveled`]. Windows of date-tiered compaction begin with `base_time_seconds`.
+/// `min_threshold` of them are merged into one, up to `max_window_size_seconds`. The result has the
+/// longest of these windows.
 fn date_tiered(options: &BTreeMap<String, String>, min_threshold: u32) -> TimeWindowOptions {
     let seconds = |name: &str, default: i64| {
         let value = options.get(name).and_then(|v| number::long(v));
@@ -232,7 +234,7 @@ fn date_tiered(options: &BTreeMap<String, String>, min_threshold: u32) -> TimeWi
         window = next;
     }
     let days = options.get("max_sstable_age_days").and_then(|v| number::double(v));
-    // Saturates; what is not a number was refused.
+    // Saturates; texts that are no number were refused.
     let age = days.map(|days| (days * 86_400.0) as i64).filter(|age| *age < i64::MAX);
     TimeWindowOptions {
         window_seconds: window,

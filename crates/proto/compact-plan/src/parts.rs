@@ -1,9 +1,9 @@
 //! A compaction in parts: inputs that have no token in common with others are merged apart from them.
 //!
-//! Each part is a compaction like any other: its outputs are durable, and its inputs gone, before the
-//! next part begins. So a compaction needs space for its largest part only, and whatever it has done
-//! stays when it ends early. A tombstone may go in a part as in any compaction: what it hides lies in
-//! inputs of the same part, which go with it, or in files that the purge rule looks at.
+//! Each part is a compaction like any other: its outputs are durable, and its inputs removed, before
+//! the next part begins. So a compaction needs space for its largest part only, and completed parts
+//! stay when it ends early. A part may purge a tombstone as any compaction may: the data it shadows
+//! is in inputs of the same part, which are purged with it, or in files that the purge rule checks.
 //!
 //! INV-parts-1: the parts have all inputs of the plan, each once; no two of them have a token in common.
 
@@ -11,8 +11,8 @@ use stdx::{Generation, Token};
 
 use crate::{Cut, Plan, SstableInfo};
 
-/// The parts of a plan, ascending by token; the plan itself when it must not be taken apart. `files` are
-/// those that it was made from.
+/// The parts of a plan, ascending by token; the plan itself when it must not be split. `files` are
+/// those that it was planned from.
 pub fn parts(plan: &Plan, files: &[SstableInfo]) -> Vec<Plan> {
     let mut inputs: Vec<&SstableInfo> =
         files.iter().filter(|f| plan.inputs.contains(&f.generation)).collect();
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_major_unified_compaction_falls_apart_where_no_file_lies_across() {
-        // The second lies within the first, and the fourth begins behind its end.
+        // The second lies within the first, and the fourth begins after its end.
         let files = [
             file(1, 0, 1, (0, 240)),
             file(2, 0, 1, (50, 60)),

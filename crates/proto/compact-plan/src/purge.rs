@@ -1,9 +1,9 @@
-//! What may be forgotten: the rules by which a tombstone or a whole file goes.
+//! Purging: the rules by which a tombstone or a whole file may be dropped.
 //!
-//! A tombstone may go when it is old enough that every replica has it (`gc_before`) and when
-//! nothing that it shadows can be anywhere else: in a file that is not part of the compaction or in
-//! a memtable. Forgetting either brings deleted data back.
-//! Source: Cassandra 5.0 CompactionController.
+//! A tombstone may be dropped when it is old enough that every replica has it (`gc_before`), and
+//! when no data that it shadows can be anywhere else: in a file that is not part of the compaction
+//! or in a memtable. Dropping it earlier brings deleted data back. Source: Cassandra 5.0
+//! CompactionController.
 
 use stdx::{DeletionSeconds, Generation, TimestampMicros, WallMicros};
 
@@ -14,10 +14,10 @@ pub fn gc_before(now: WallMicros, gc_grace_seconds: u32) -> DeletionSeconds {
     DeletionSeconds(now.seconds().0.saturating_sub(i64::from(gc_grace_seconds)))
 }
 
-/// What [`fully_expired`] looks at.
+/// Input of [`fully_expired`].
 #[derive(Clone, Copy, Debug)]
 pub struct FullyExpired<'a> {
-    /// Files of which some may be dropped.
+    /// Files, some of which may be dropped.
     pub compacting: &'a [SstableInfo],
     /// Live files outside of it that overlap any of them.
     pub overlapping: &'a [SstableInfo],
@@ -115,7 +115,7 @@ mod tests {
         // Something alive overlaps: it must be newer than all of the file.
         check(&[(1, 5, 49)], &[(6, 9, never)], None, &[1]);
         check(&[(1, 5, 49)], &[(5, 9, never)], None, &[]);
-        // What overlaps is expired too and needs no tombstone.
+        // The overlapping file is expired too and needs no tombstone.
         check(&[(1, 5, 49)], &[(1, 9, 49)], None, &[1]);
         // A memtable counts as alive.
         check(&[(1, 5, 49)], &[], Some(6), &[1]);

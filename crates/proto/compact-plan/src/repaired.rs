@@ -1,5 +1,5 @@
-//! What repairs allow to be forgotten: when ranges of a table were repaired ([`RepairTimes`]), and
-//! the rule by which tombstones are old enough, per token ([`GcPolicy`]).
+//! Limits of purging after repairs: when ranges of a table were repaired ([`RepairTimes`]), and the
+//! rule by which tombstones are old enough, per token ([`GcPolicy`]).
 //!
 //! INV-repaired-1: the time of a token is never later than the begin of a repair that compared all
 //! replicas of it and ended well.
@@ -15,8 +15,8 @@ pub const NEVER: DeletionSeconds = DeletionSeconds(i64::MIN + 1);
 pub struct RepairTimes(Vec<(Token, Token, i64)>);
 
 impl RepairTimes {
-    /// A repair of the range, begun at so many seconds since 1970, has ended well. What was repaired
-    /// later than that stays so.
+    /// Records a successful repair of the range that began at this second since 1970. Later times
+    /// of parts of it stay.
     pub fn note(&mut self, start: Token, end: Token, seconds: i64) {
         if start >= end {
             return;
@@ -70,7 +70,8 @@ impl RepairTimes {
         least.filter(|_| reached >= end)
     }
 
-    /// The parts of a range with their times, in order; what was never repaired is left out.
+    /// The parts of a range with their times, in order; parts that were never repaired are left
+    /// out.
     pub fn parts_within(&self, start: Token, end: Token) -> Vec<(Token, Token, i64)> {
         let within = self.0.iter().filter(|(from, upto, _)| *upto > start && *from < end);
         within.map(|(from, upto, at)| ((*from).max(start), (*upto).min(end), *at)).collect()
@@ -81,14 +82,15 @@ impl RepairTimes {
         self.0.iter().copied()
     }
 
-    /// Whether nothing was ever repaired.
+    /// Returns true if nothing was ever repaired.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// When tombstones of a table are old enough to go. In every mode but `Immediate` they are older
-/// than `gc_grace_seconds` too: a hint lives as long and may bring back what they hide.
+/// Rule for the age at which tombstones of a table may be purged. In every mode but `Immediate`
+/// they are older than `gc_grace_seconds` too: a hint lives as long and may bring back the data
+/// that they shadow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GcPolicy {
     /// After `gc_grace_seconds`.

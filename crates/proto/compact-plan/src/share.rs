@@ -1,14 +1,14 @@
-//! How much of the processor compaction should get: by how far behind it is, and by what reads pay for it.
+//! Compaction's share of the processor, by its backlog and by the cost for reads.
 //!
-//! The share follows two lines, one over the bytes that are due for those that memtables hold at most (so
-//! many full memories of writes compaction is behind), one over the SSTables that a read looks into; the
-//! higher one counts. Without debt compaction gets little, so that it does not disturb; far behind as much
-//! as statements, so that debt has a bound: writes then get no more than compaction can keep up with.
+//! The share follows two lines. One is over the ratio of the bytes that are due to those that memtables
+//! hold at most, the other over the SSTables that a read checks; the higher one counts. Without debt
+//! compaction gets little, so that it does not disturb. With a large backlog it gets as much as
+//! statements, so that debt has a bound: writes then get no more than compaction can keep up with.
 
-/// What compaction owes on one shard.
+/// Compaction debt of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Debt {
-    /// Bytes of the inputs of compactions that are due or under way and not yet read.
+    /// Unread bytes of the inputs of compactions that are due or running.
     pub due_bytes: u64,
     /// Bytes that memtables may hold.
     pub memtable_bytes: u64,
@@ -18,7 +18,7 @@ pub struct Debt {
 
 /// Share of a shard without debt; the other ends of the lines are in the module.
 pub const SHARE_MIN: u32 = 100;
-/// Share of one far behind: that of statements.
+/// Share of a shard with a large backlog: that of statements.
 pub const SHARE_MAX: u32 = 1000;
 
 /// Shares over memories of writes that are due.
@@ -31,7 +31,7 @@ const BY_READS: [(f64, f64); 4] = [(4.0, 100.0), (8.0, 200.0), (16.0, 500.0), (3
 pub fn share(debt: &Debt) -> u32 {
     let memories = debt.due_bytes as f64 / debt.memtable_bytes.max(1) as f64;
     let by_bytes = on_line(&BY_BYTES, memories);
-    // What nothing is due for compaction cannot mend.
+    // Compaction cannot help reads when nothing is due.
     let by_reads = match debt.due_bytes {
         0 => 0.0,
         _ => on_line(&BY_READS, debt.sstables_per_read),

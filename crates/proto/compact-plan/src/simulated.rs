@@ -1,4 +1,4 @@
-//! Long simulated workloads: what each strategy costs in writes, reads and space.
+//! Long simulated workloads: the cost of each strategy in writes, reads and space.
 //!
 //! A table is a set of files, a file the versions of keys that it holds; writes fill files of one size,
 //! which are flushed at even times, and after each flush everything runs that the pickers want. Versions
@@ -6,8 +6,8 @@
 //! and a tombstone goes when it is old enough and no other file has the key. There is no clock and no
 //! chance in it but a generator of fixed seed: equal arguments give equal counts.
 //!
-//! What it leaves out: sizes of values all are one, compression, Bloom filters that are wrong, memtables
-//! (a read looks at files only), and time: compactions end at once, so none falls behind.
+//! It leaves out: different sizes of values, compression, false positives of Bloom filters, memtables (a
+//! read checks files only), and time: compactions end at once, so none falls behind.
 
 use std::collections::BTreeMap;
 
@@ -26,17 +26,17 @@ pub const FLUSH_SECONDS: i64 = 600;
 pub const GRACE_SECONDS: i64 = 3_600;
 /// Life of what [`Workload::Expiring`] writes, seconds.
 pub const TTL_SECONDS: i64 = 86_400;
-/// Keys that [`Workload::Overwrite`] writes again and again.
+/// Keys that [`Workload::Overwrite`] writes repeatedly.
 pub const OVERWRITTEN_KEYS: u64 = 8_192;
-/// Files of which one read looks at, counted after each flush.
+/// Reads whose files are counted after each flush.
 const READS: u64 = 64;
 
-/// What is written.
+/// Pattern of the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Every key once.
     Insert,
-    /// The same keys again and again, each as often as the others.
+    /// The same keys repeatedly, each as often as the others.
     Overwrite,
     /// As many deletions as insertions, of keys of any age.
     Delete,
@@ -60,7 +60,7 @@ impl Workload {
     }
 }
 
-/// What a workload cost. Space and reads are of the second half of it.
+/// Cost of a workload. Space and reads are of the second half of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
     /// Bytes flushed.
@@ -76,11 +76,11 @@ pub struct Costs {
     pub files_per_read_p99: u64,
     /// See `files_per_read`.
     pub files_per_read_max: u64,
-    /// Bytes of all files for those of what is alive: mean and most.
+    /// Bytes of all files relative to those of live data: mean and maximum.
     pub space: f64,
     /// See `space`.
     pub space_max: f64,
-    /// Most bytes that one compaction had written before its inputs were gone.
+    /// Most bytes that one compaction had written before its inputs were removed.
     pub temporary: u64,
     /// The same for the bytes of the table at that moment, at most.
     pub temporary_share: f64,
@@ -106,7 +106,7 @@ struct Version {
     token: i64,
     /// First clustering value: the key's number.
     clustering: i64,
-    /// When it was written, seconds.
+    /// Time of the write, seconds.
     at: i64,
     /// When it ends; of a tombstone, when it was deleted. `i64::MAX`: it does not.
     ends: i64,
@@ -152,7 +152,7 @@ struct Table<'a> {
     is_measured: bool,
 }
 
-/// Runs a workload of so many flushes.
+/// Runs a workload of this many flushes.
 pub fn run(options: &CompactionOptions, workload: Workload, flushes: u64) -> Costs {
     let mut table = Table {
         options,
@@ -194,7 +194,7 @@ pub fn run(options: &CompactionOptions, workload: Workload, flushes: u64) -> Cos
     table.costs
 }
 
-/// What is written, and what of it is the newest.
+/// Generator of the writes, with the newest version of each key.
 struct Writes {
     workload: Workload,
     inserted: u64,
@@ -216,7 +216,7 @@ impl Writes {
             self.newest.insert(version.token, version);
         }
         if self.workload == Workload::Expiring {
-            // What nobody reads any more.
+            // Drops expired versions, which no read returns.
             self.newest.retain(|_, v| v.is_alive(seconds));
         }
         drawn.into_values().collect()
@@ -266,7 +266,7 @@ impl Table<'_> {
         let alive = newest.values().filter(|v| v.is_alive(now));
         let right = alive.clone().filter(|v| found.get(&v.token).is_some_and(|f| f.at == v.at));
         let right = right.count() as u64;
-        // What is not there, and what should not be.
+        // Missing versions, and versions that should be gone.
         alive.count() as u64 - right + found.len() as u64 - right
     }
 
@@ -274,7 +274,7 @@ impl Table<'_> {
         let bytes = versions.len() as u64 * ENTRY_BYTES;
         self.costs.flushed += bytes;
         self.add(versions, seconds, 0, None);
-        // Far more than a table needs to come to rest.
+        // Far more than a table needs until no compaction is due.
         for _ in 0..10_000 {
             let candidates: Vec<SstableInfo> = self.files.iter().map(|f| f.info.clone()).collect();
             let state = TableState {
@@ -372,7 +372,7 @@ impl Table<'_> {
 /// The outputs of a compaction.
 fn pieces(versions: Vec<Version>, cut: &Cut, windows: Option<Windows>) -> Vec<Vec<Version>> {
     match cut {
-        // Only somebody's request has such sizes, which has no place in a model of the background.
+        // Only a compaction on request has such sizes; this model has background compactions only.
         Cut::Never | Cut::AtSizes(_) => vec![versions],
         Cut::AtBytes(bytes) => {
             let most = usize::try_from((bytes / ENTRY_BYTES).max(1)).unwrap_or(usize::MAX);

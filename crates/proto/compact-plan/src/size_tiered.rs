@@ -2,10 +2,10 @@
 //!
 //! Source: Cassandra 5.0 SizeTieredCompactionStrategy, `worthDroppingTombstones` of
 //! AbstractCompactionStrategy. Two differences, both where Cassandra's result depends on chance:
-//! buckets with equal mean size are kept apart (its hash map forgets one of them), and among
-//! equally hot buckets the one of smallest files is picked, as its comment says and its code does
-//! not. A third where it is costly to know: when a file with droppable tombstones overlaps others,
-//! it is compacted alone only if it is fully expired (Cassandra also estimates the keys outside the
+//! buckets with equal mean size are kept apart (its hash map loses one of them), and among equally
+//! hot buckets the one of smallest files is picked, as its comment claims and its code does not. A
+//! third where the check is expensive: when a file with droppable tombstones overlaps others, it is
+//! compacted alone only if it is fully expired (Cassandra also estimates the keys outside the
 //! overlap).
 
 use core::cmp::Ordering;
@@ -145,7 +145,7 @@ pub(crate) fn single_tombstone_compaction(
     Some(plan(&[file], state, tombstones, reason))
 }
 
-/// Whether compacting this file alone is likely to drop tombstones.
+/// Returns true if compacting this file alone is likely to drop tombstones.
 pub fn worth_dropping_tombstones(
     file: &SstableInfo,
     tombstones: &TombstoneOptions,

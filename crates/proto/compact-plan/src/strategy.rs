@@ -78,12 +78,12 @@ impl Strategy {
         })
     }
 
-    /// Whether tables of this strategy have `min_threshold` and `max_threshold`.
+    /// Returns true if tables of this strategy have `min_threshold` and `max_threshold`.
     pub fn has_thresholds(self) -> bool {
         self != Strategy::Unified
     }
 
-    /// Bloom-filter false-positive chance of tables that do not say one.
+    /// Bloom-filter false-positive chance of tables that do not specify one.
     pub fn default_bloom_filter_fp_chance(self) -> f64 {
         if self == Strategy::Leveled { 0.1 } else { 0.01 }
     }
@@ -109,14 +109,14 @@ pub struct TombstoneOptions {
     pub threshold: f32,
     /// Not before it is this old, seconds.
     pub compaction_interval_seconds: i64,
-    /// Whether overlapping files are not looked at.
+    /// True if overlapping files are not checked.
     pub unchecked: bool,
-    /// Whether tombstones of files that were not repaired stay.
+    /// True if tombstones of files that were not repaired stay.
     pub only_purge_repaired: bool,
     /// Use of tombstones of overlapping files.
     pub provide_overlapping: TombstoneOption,
-    /// Whether files are compacted alone for their tombstones at all: time-window compaction waits for
-    /// whole files to expire unless one of these options is given.
+    /// True if files are compacted alone for their tombstones at all. Time-window compaction waits
+    /// for whole files to expire unless one of these options is given.
     pub alone: bool,
 }
 
@@ -134,7 +134,8 @@ impl Default for TombstoneOptions {
 }
 
 impl TombstoneOptions {
-    /// Whether a compaction of these files may purge anything under `only_purge_repaired_tombstones`.
+    /// Returns true if a compaction of these files may purge anything under
+    /// `only_purge_repaired_tombstones`.
     pub fn may_purge(&self, compacting: &[SstableInfo]) -> bool {
         !self.only_purge_repaired || compacting.iter().all(SstableInfo::is_repaired)
     }

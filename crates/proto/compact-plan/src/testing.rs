@@ -1,4 +1,4 @@
-//! What the tests of the pickers share: files, and a table that runs what is planned.
+//! Helpers shared by the tests of the pickers: files, and a table that executes plans.
 
 use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, WallMicros};
 

@@ -1,4 +1,4 @@
-//! Runs `testdata/*.txt`: tables as lists of files, and what is compacted.
+//! Runs `testdata/*.txt`: tables as lists of files, and the compactions of these.
 //!
 //! A file is a line `GENERATION SIZE [FIRST-LAST] [word=value…]`: sizes in MiB, tokens in thousandths of the ring;
 //! words: `level`, `ts` (largest timestamp in seconds; the smallest is a second before), `gone` (latest expiry,
@@ -59,7 +59,7 @@ fn with_state<T>(case: &Case, f: impl FnOnce(&TableState<'_>) -> T) -> T {
     })
 }
 
-/// What is compacted next; `all` repeats that without the files already chosen.
+/// Shows the next compaction; `all` repeats that without the files already chosen.
 fn pick(case: &Case, options: &CompactionOptions) -> String {
     with_state(case, |state| {
         let mut left = state.candidates.to_vec();
@@ -77,7 +77,7 @@ fn pick(case: &Case, options: &CompactionOptions) -> String {
     })
 }
 
-/// Flushes files of one size, one after another, and shows what is left and what it cost.
+/// Flushes files of one size, one after another, and shows the remaining files and the cost.
 fn flush(case: &Case, options: CompactionOptions) -> String {
     let bytes = case.parsed::<u64>("bytes").unwrap_or(64) * MIB;
     let step = case.parsed::<i64>("step").unwrap_or(1);

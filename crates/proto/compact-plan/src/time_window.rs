@@ -2,11 +2,11 @@
 //!
 //! A file belongs to the window of its largest timestamp. In the newest window files are merged by
 //! size; in every older one two files are enough, at most `max_threshold` of them, smallest first. A
-//! file of which everything has expired goes whole.
+//! file is dropped whole when everything in it has expired.
 //!
 //! Source: Cassandra 5.0 TimeWindowCompactionStrategy. Differences: the newest window is that of the
-//! files that are there now, not of all that ever were; expired files are looked for in every round
-//! (it costs no reads), whatever `expired_sstable_check_frequency_seconds` says.
+//! current files, not of all that ever existed; each round checks for expired files (it costs no
+//! reads), whatever the value of `expired_sstable_check_frequency_seconds`.
 
 use std::collections::BTreeMap;
 
@@ -39,14 +39,14 @@ impl Default for TimeWindowOptions {
 }
 
 impl TimeWindowOptions {
-    /// Where the window of a timestamp begins, seconds since 1970.
+    /// Returns the start of the window of a timestamp, seconds since 1970.
     pub fn window_of(&self, timestamp: i64) -> i64 {
         // Java's division and remainder: towards zero.
         let seconds = timestamp / self.ticks_per_second.max(1);
         seconds - seconds % self.window_seconds.max(1)
     }
 
-    /// Whether a file is too old to be merged.
+    /// Returns true if a file is too old to be merged.
     fn is_too_old(&self, file: &SstableInfo, now: WallMicros) -> bool {
         let seconds = file.max_timestamp.0 / self.ticks_per_second.max(1);
         self.age_seconds_max.is_some_and(|age| seconds < now.seconds().0.saturating_sub(age))
@@ -108,8 +108,8 @@ pub fn estimated_tasks(
     windows.iter().map(tasks).sum()
 }
 
-/// Files of one side of which everything has expired go alone: nothing of them is read, so they need not
-/// wait for a merge.
+/// Plans to drop the fully expired files of one side alone: nothing of them is read, so they need
+/// not wait for a merge.
 pub(crate) fn expired_alone(
     tombstones: &TombstoneOptions,
     files: &[SstableInfo],

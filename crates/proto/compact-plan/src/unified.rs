@@ -9,9 +9,9 @@
 //!
 //! Source: Cassandra 5.0 UnifiedCompactionStrategy.md, UnifiedCompactionStrategy, unified/Controller,
 //! Overlaps. Differences: the ring is cut evenly, whatever part of it the node owns; among equal buckets
-//! the first on the ring is taken, not a random one; a file that spans almost nothing counts as if it
-//! spanned everything; expired files are looked for in every round, whatever
-//! `expired_sstable_check_frequency_seconds` says.
+//! the first on the ring is picked, not a random one; a file that spans almost nothing counts as if it
+//! spanned everything; each round checks for expired files, whatever the value of
+//! `expired_sstable_check_frequency_seconds`.
 
 use stdx::Token;
 
@@ -20,14 +20,14 @@ use crate::strategy::TombstoneOptions;
 use crate::time_window::expired_alone;
 use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 
-/// Levels that are told apart.
+/// Number of levels.
 const LEVELS_MAX: u32 = 32;
 /// Binary logarithm of the factor between the base shard count and the most shards.
 const SHARD_SHIFT_MAX: f64 = 20.0;
-/// Spans below this (2^-48 of the ring) say nothing about density.
+/// Spans below this (2^-48 of the ring) are too small for a density.
 const SPAN_MIN: f64 = 1.0 / (1_u64 << 48) as f64;
 
-/// Which overlapping files a compaction takes.
+/// Overlapping files that a compaction includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverlapInclusion {
     /// Those that overlap at one token.
@@ -55,7 +55,7 @@ pub struct UnifiedOptions {
     pub flush_size: u64,
     /// Most files that are merged at once.
     pub max_sstables: usize,
-    /// Which overlapping files are taken in.
+    /// Overlapping files that a compaction includes.
     pub overlap: OverlapInclusion,
 }
 
@@ -192,7 +192,7 @@ fn connected<'a>(level: &[&'a SstableInfo]) -> Vec<Bucket<'a>> {
 }
 
 impl<'a> Bucket<'a> {
-    /// What a compaction takes of it.
+    /// Returns the inputs of a compaction of the bucket.
     fn inputs(self, options: &UnifiedOptions) -> Vec<&'a SstableInfo> {
         let deepest = |f: &&SstableInfo| f.first_token <= self.at && self.at <= f.last_token;
         let mut inputs: Vec<&SstableInfo> = match options.overlap {
@@ -229,7 +229,7 @@ pub fn estimated_tasks(
         .sum()
 }
 
-/// Where an output of these files is cut.
+/// Returns the rule by which an output of these files is cut.
 fn cut(options: &UnifiedOptions, inputs: &[&SstableInfo]) -> Cut {
     let first = inputs.iter().map(|f| f.first_token).min().unwrap_or(Token::MIN);
     let last = inputs.iter().map(|f| f.last_token).max().unwrap_or(Token::MAX);

@@ -473,7 +473,7 @@ fn growth(options: &Options) -> Checked {
 }
 
 fn scaling_parameters(text: &str) -> Checked {
-    // Java's split leaves out what is empty at the end.
+    // Java's split leaves out empty strings at the end.
     let text = if text.is_empty() { text } else { text.trim_end_matches(',') };
     for value in text.split(',').map(str::trim) {
         let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());

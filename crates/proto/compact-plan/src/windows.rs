@@ -1,8 +1,8 @@
 //! Windows of the first clustering column, into which cluster-key compaction sorts rows.
 //!
-//! A window is a stretch of values of one width; the windows lie one behind the other over all values of
-//! the column's type and bear ascending numbers. Values are whole numbers, so every window has a first
-//! and a last one.
+//! A window is a range of values of one width. The windows cover all values of the column's type, one
+//! after the other, with ascending numbers. Values are whole numbers, so every window has a first and a
+//! last one.
 
 use crate::strategy::OptionsError;
 
@@ -59,12 +59,12 @@ impl KeyType {
     }
 }
 
-/// What a moving window is measured in.
+/// Unit of a moving window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowUnit {
-    /// So many milliseconds of a timestamp.
+    /// This many milliseconds of a timestamp.
     Millis(i64),
-    /// So many of a number.
+    /// This many units of a number.
     Numbers(i64),
 }
 
@@ -91,7 +91,7 @@ impl WindowUnit {
     }
 }
 
-/// How wide the windows of a table are.
+/// Width of the windows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowRule {
     /// So many units: old windows empty as their data expires, new ones come.
@@ -101,7 +101,7 @@ pub enum WindowRule {
         /// `compaction_window_size`, 1 or more.
         size: u32,
     },
-    /// All values of the type in so many windows (`window_count`).
+    /// All values of the type in this many windows (`window_count`).
     Static {
         /// [`STATIC_MIN`] to [`STATIC_MAX`].
         count: u32,
@@ -124,7 +124,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// The windows that a rule makes of a column.
+    /// The windows of a rule for a column.
     ///
     /// # Errors
     /// A unit of time for a number, or the reverse.
@@ -188,7 +188,7 @@ impl Windows {
         (value > self.key.smallest()).then(|| value - 1)
     }
 
-    /// The value behind another; `None` behind the largest one.
+    /// The value after another; `None` after the largest one.
     pub fn behind(&self, value: i64) -> Option<i64> {
         (value < self.key.largest()).then(|| value + 1)
     }

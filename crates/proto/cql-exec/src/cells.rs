@@ -1,4 +1,4 @@
-//! Where a result column comes from, and how its value is written into the result.
+//! Sources of result columns, and the encoding of their values into the result.
 
 use data::{ColumnRef, ComplexRef};
 use stdx::DeletionSeconds;

@@ -58,7 +58,7 @@ impl<'a> RowView<'a> {
     }
 }
 
-/// Everything an expression may look at.
+/// Values that an expression may read.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'a> {
     /// `None` when a group is closed.

@@ -1,8 +1,8 @@
 //! Execution of planned statements over rows: results of SELECTs, decisions of conditional statements.
 //!
 //! Owns: [`SelectExec`] (filters, limits, groups, aggregates, result cells, the next paging state), folds that shards
-//! run over their rows ([`SelectFold`], [`Shipped`]), [`CasExec`] (whether conditions hold). Never: reads, waits; the
-//! caller feeds rows in read order. What is run is a value of `cql-plan`, which knows nothing of this crate.
+//! run over their rows ([`SelectFold`], [`Shipped`]), [`CasExec`] (the decision on conditions). Never: reads, waits;
+//! the caller feeds rows in read order. The plans are values of `cql-plan`, which knows nothing of this crate.
 //!
 //! Invariant: INV-select-1: pages of any size, put together, are the rows of one page without limit. A plain row is
 //! written without allocation (`perf` counts them).
@@ -26,10 +26,11 @@ pub use cas::{CasExec, CasFlow, CasResult, Verdict};
 pub use remote_fold::{Shipped, ShippedText};
 pub use select::{Dropped, Flow, SelectDone, SelectExec};
 
-/// What shards do of a bound SELECT with the rows they have.
+/// Folding of a bound SELECT on the shards that have the rows.
 pub trait SelectFold {
-    /// What shards make of the rows they have, with how many results are wanted; `None`: the coordinator makes it
-    /// of the rows. [`SelectExec::partition_of_shard`] and those after it take what comes.
+    /// Returns the fold that shards apply to their rows, with the number of results wanted. `None`:
+    /// the coordinator computes the results from the rows. [`SelectExec::partition_of_shard`] and
+    /// the methods after it take the output.
     fn shard_fold(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFold>, usize)>;
 
     /// Appends what other nodes need for [`BoundSelect::shard_filter`] or, with the text, for

@@ -1,8 +1,8 @@
-//! What shards of other nodes do with the rows of a SELECT, as bytes: `docs/formats/internode.md`, `Scan`.
+//! Work of other nodes' shards on the rows of a SELECT, as bytes: `docs/formats/internode.md`, `Scan`.
 //!
-//! Owns: what another node needs to know of a bound SELECT beside what it reads. Of a fold the text is sent, which it
-//! plans with its own schema; everything that values and clocks came to is sent as it was bound, so that all nodes
-//! do the same. Filters need no text. A node whose columns differ from the sender's refuses: see [`Shipped::decode`].
+//! Owns: the parameters of a bound SELECT that another node needs beside the read. A fold is sent as text, and the
+//! receiver plans it with its own schema. Values and clocks are sent as they were bound, so that all nodes compute
+//! the same. Filters need no text. A node whose columns differ from the sender's refuses: see [`Shipped::decode`].
 
 pub(crate) mod fuzz;
 
@@ -43,13 +43,13 @@ const END_INCLUSIVE: u8 = 8;
 pub struct ShippedText<'a> {
     /// As the client wrote it.
     pub text: &'a str,
-    /// Of names without one.
+    /// Default keyspace of unqualified names.
     pub keyspace: Option<&'a str>,
     /// A client has prepared it.
     pub is_prepared: bool,
 }
 
-/// What came from another node, for a table.
+/// The work that another node sent, for a table.
 #[derive(Debug)]
 pub struct Shipped<'a> {
     now: DeletionSeconds,
@@ -70,8 +70,8 @@ struct ShippedFold<'a> {
     resumed: Option<(Vec<u8>, u32)>,
 }
 
-/// Appends what other nodes need for [`BoundSelect::shard_filter`] or, with the text, for
-/// [`crate::SelectFold::shard_fold`]; false: it cannot be said.
+/// Appends the input of other nodes for [`BoundSelect::shard_filter`] or, with the text, for
+/// [`crate::SelectFold::shard_fold`]. Returns false if it cannot be encoded.
 pub(crate) fn ship(
     bound: &BoundSelect,
     plan: &SelectPlan,
@@ -119,10 +119,10 @@ pub(crate) fn ship(
 }
 
 impl<'a> Shipped<'a> {
-    /// Reads one for a table.
+    /// Decodes the work for a table.
     ///
     /// # Errors
-    /// The bytes are none of this version, or of a table with other columns.
+    /// The bytes are not of this version, or of a table with other columns.
     pub fn decode(bytes: &'a [u8], table: &Table) -> Result<Shipped<'a>, DecodeError> {
         let mut r = Reader::new(bytes, "work of a scan");
         let version = r.u8()?;
@@ -169,18 +169,19 @@ impl<'a> Shipped<'a> {
         Ok(Shipped { now, filters, fold: Some(fold) })
     }
 
-    /// What a fold is to be planned from; `None`: rows are filtered.
+    /// Returns the statement to plan a fold from; `None`: rows are filtered.
     pub fn text(&self) -> Option<ShippedText<'a>> {
         self.fold.as_ref().map(|fold| fold.text)
     }
 
-    /// The filter; `None`: there is none, or it is a fold.
+    /// The filter; `None`: there is no filter, or it is a fold.
     pub fn filter(self) -> Option<Arc<dyn RowFilter>> {
         let filters = self.filters.filter(|_| self.fold.is_none())?;
         Some(filters)
     }
 
-    /// The fold, of the plan of its text; `None`: it is none, or this node would plan it otherwise than its sender.
+    /// The fold, of the plan of its text; `None`: it is no fold, or this node would plan it
+    /// otherwise than its sender.
     pub fn fold(self, plan: &SelectPlan, table: &Table) -> Option<Arc<dyn RowFold>> {
         let fold = self.fold?;
         let results = plan.results();
@@ -206,7 +207,8 @@ impl<'a> Shipped<'a> {
     }
 }
 
-/// Of all that plans depend on of a table: names, kinds, ids and types of its columns, and their masks.
+/// Returns a digest of everything in a table that plans depend on: names, kinds, ids and types of
+/// its columns, and their masks.
 fn digest(table: &Table) -> u64 {
     let Table { id, kind, columns, masks, .. } = table;
     codec::xxh3_64(format!("{id:?} {kind:?} {columns:?} {masks:?}").as_bytes())

@@ -6,7 +6,7 @@ use types::CqlType;
 use crate::error::PlanError;
 use crate::native::Argument;
 
-/// What a factory makes a function from.
+/// Input of a factory of functions.
 pub(crate) struct Call<'a> {
     pub(crate) name: &'a str,
     pub(crate) args: &'a [&'a dyn Argument],

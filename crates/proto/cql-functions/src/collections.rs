@@ -12,7 +12,7 @@ use crate::native::{Args, Eval, NativeFunction};
 /// Orders the entries of a map by key; of equal keys the last one stays.
 pub fn sort_entries<K: AsRef<[u8]>, V>(entries: &mut Vec<(K, V)>, order: &Comparator) {
     entries.sort_by(|a, b| order.compare(a.0.as_ref(), b.0.as_ref()));
-    // Of equal keys the last one written counts: `dedup_by` keeps the first, so swap it in.
+    // The last one of equal keys counts: `dedup_by` keeps the first, so swap it in.
     entries.dedup_by(|later, kept| {
         let equal = order.compare(later.0.as_ref(), kept.0.as_ref()).is_eq();
         if equal {

@@ -65,7 +65,7 @@ fn token(
     Ok(Some(token_of(&key).0.to_be_bytes().to_vec()))
 }
 
-/// How a partition key is serialised.
+/// Form of a serialised partition key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
     /// As the value of its only column.
@@ -75,7 +75,7 @@ pub enum KeyForm {
 }
 
 impl KeyForm {
-    /// That of a key of so many columns.
+    /// Returns the form of a key of this many columns.
     pub fn of(columns: usize) -> KeyForm {
         if columns > 1 { KeyForm::Composite } else { KeyForm::OneColumn }
     }

@@ -1,4 +1,4 @@
-//! Digests that Java has and no crate here: MD2 (RFC 1319) and SHA-3 (FIPS 202).
+//! Digests of Java that none of our dependencies has: MD2 (RFC 1319) and SHA-3 (FIPS 202).
 //!
 //! For masks only: nothing is kept safe by them.
 
@@ -116,7 +116,7 @@ fn permute(lanes: &mut [u64; 25]) {
     }
 }
 
-/// SHA-3 with a digest of so many bytes: 28, 32, 48 or 64.
+/// SHA-3 with a digest of this many bytes: 28, 32, 48 or 64.
 pub(crate) fn sha3(value: &[u8], bytes: usize) -> Vec<u8> {
     let rate = 200_usize.saturating_sub(bytes.saturating_mul(2)).max(8);
     let mut padded = value.to_vec();

@@ -1,7 +1,7 @@
-//! What the evaluation of a function depends on beside its arguments: times, random numbers, the fuel of users'
+//! Environment of the evaluation of a function, beside its arguments: times, random numbers, the fuel of users'
 //! functions.
 //!
-//! Never: asks a clock; what [`UuidSource`] gives follows from its seed and the times it is passed.
+//! Never: reads a clock; the output of [`UuidSource`] follows from its seed and the times it is passed.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::fmt;
 use stdx::WallMicros;
 use types::timeuuid;
 
-/// What functions see of an execution.
+/// A function's view of an execution.
 #[derive(Clone, Copy, Debug)]
 pub struct EvalEnv<'a> {
-    /// When it is, for what expires.
+    /// Current time, for expiry.
     pub now: WallMicros,
     /// Wall clock of the coordinator, for UUIDs and functions of the time.
     pub clock: WallMicros,
@@ -23,14 +23,14 @@ pub struct EvalEnv<'a> {
 }
 
 impl<'a> EvalEnv<'a> {
-    /// Of constants, which are evaluated while a statement is planned.
+    /// Environment of constants, which are evaluated while a statement is planned.
     pub fn of_constants(now: WallMicros, uuids: &'a UuidSource) -> EvalEnv<'a> {
         EvalEnv { now, clock: now, uuids, protocol_version: 5 }
     }
 }
 
-/// What binding keeps between executions, one per shard: the last time UUID, the state of its
-/// random numbers (what it gives follows from its seed and the times it is told), a scratch buffer.
+/// State that binding keeps between executions, one per shard: the last time UUID, the state of its
+/// random numbers (its output follows from its seed and the times it is passed), a scratch buffer.
 pub struct UuidSource {
     /// Last 100 ns step since 1970 given out.
     steps: Cell<i64>,
@@ -39,7 +39,7 @@ pub struct UuidSource {
     random: Cell<u64>,
     /// Reused by bind.
     scratch: Cell<Vec<u8>>,
-    /// What users' functions may still use; `None`: only each call has its bound.
+    /// Fuel left for users' functions; `None`: only each call has its bound.
     function_fuel: Cell<Option<u64>>,
 }
 
@@ -74,7 +74,7 @@ impl UuidSource {
         self
     }
 
-    /// What users' functions may still use.
+    /// Returns the fuel left for users' functions.
     pub fn function_fuel(&self) -> &Cell<Option<u64>> {
         &self.function_fuel
     }

@@ -1,10 +1,10 @@
-//! The one error of this crate: what a CQL user sees.
+//! The one error of this crate, as a CQL user sees it.
 
 use std::fmt;
 
 use types::TypeError;
 
-/// Which error of the native protocol it is.
+/// Error code of the native protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanErrorCode {
     /// 0x2000.
@@ -35,7 +35,7 @@ pub enum PlanErrorCode {
     },
 }
 
-/// What failed, as far as a caller handles it apart from other errors.
+/// Kinds of errors that a caller handles in another way than the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanErrorKind {
     /// Handled like every other error.
@@ -43,7 +43,7 @@ pub enum PlanErrorKind {
     /// A call that no function fits, or more than one. Cassandra resolves functions before it checks the rest of
     /// some statements.
     FunctionCall,
-    /// A page of a read that has none. Its warnings are told with it.
+    /// A page of a read that has none. Its warnings are sent with it.
     Unpageable,
     /// A text that is not of the form of a duration. Cassandra reports it without its place in a JSON document.
     DurationFormat,
@@ -55,7 +55,7 @@ pub enum PlanErrorKind {
 pub struct PlanError {
     /// The kind of error.
     pub code: PlanErrorCode,
-    /// What failed.
+    /// Kind of failure.
     pub kind: PlanErrorKind,
     /// The message.
     pub message: String,

@@ -1,4 +1,4 @@
-//! What fuzzers and the tests drive: functions over any bytes that must never panic.
+//! Entry points of fuzzers and tests: functions over any bytes that must never panic.
 
 /// Any bytes as a JSON document of columns of many types.
 pub fn fuzz_json(data: &[u8]) {

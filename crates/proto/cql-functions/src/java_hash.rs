@@ -1,5 +1,5 @@
-//! Where Java's hash tables have names: Cassandra goes through some of them, and the order is seen in texts, and in
-//! which of several errors is told.
+//! Order of Java's hash tables of names. Cassandra iterates over some of them: their order shows in texts, and
+//! decides which of several errors is reported.
 
 /// `ByteBuffer.hashCode`, which `ColumnIdentifier.hashCode` is, too.
 pub fn hash(bytes: &[u8]) -> u32 {
@@ -14,13 +14,14 @@ pub fn string_hash(text: &str) -> u32 {
     text.encode_utf16().fold(0, |hash: u32, unit| hash.wrapping_mul(31).wrapping_add(unit.into()))
 }
 
-/// The slot of a hash in a `HashMap` of so many slots, a power of two. Of one slot what came first comes first.
+/// The slot of a hash in a `HashMap` of this many slots, a power of two. Entries of one slot keep
+/// their order of insertion.
 pub fn slot(hash: u32, slots: usize) -> u32 {
     (hash ^ (hash >> 16)) & u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(1)
 }
 
-/// Slots of a `HashMap` that began empty, as its default is, and has so many entries: they double when more than three
-/// quarters are taken.
+/// Slots of a `HashMap` that began empty, with default size, and has this many entries. They double
+/// when more than three quarters are taken.
 pub fn slots_of(entries: usize) -> usize {
     entries.saturating_mul(4).div_ceil(3).next_power_of_two().max(16)
 }

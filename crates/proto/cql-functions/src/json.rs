@@ -92,7 +92,7 @@ type Parsed<T> = Result<T, String>;
 /// Parses one JSON value.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the syntax error.
 pub fn parse(text: &str) -> Result<Json, String> {
     let mut parser = Parser { rest: text };
     let value = parser.value(0)?;
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Of equal keys the last value, at the place of the first.
+/// Keeps the last value of equal keys, at the position of the first.
 fn last_of_each(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let mut seen = stdx::FixedMap::default();
     let mut out: Vec<(String, Json)> = Vec::with_capacity(entries.len());
@@ -502,7 +502,7 @@ fn map_entries(
     Ok(entries)
 }
 
-/// A field of a tuple or user type; what is missing is null.
+/// A field of a tuple or user type; a missing one is null.
 fn field(ty: &CqlType, item: Option<&Json>, now: i64) -> Result<Option<Vec<u8>>, PlanError> {
     match item {
         None | Some(Json::Null) => Ok(None),
@@ -529,7 +529,7 @@ fn udt_fields(
     }
 }
 
-/// What an INSERT JSON document says of one column.
+/// A column in an INSERT JSON document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonColumn {
     /// The document does not name it.

@@ -1,4 +1,4 @@
-//! Functions of CQL: which one a call means, and what it gives.
+//! Functions of CQL: the resolution of calls, and the evaluation.
 //!
 //! Owns: names and signatures of Cassandra 5.0's native functions (with their names from before 5.0), operators,
 //! casts, JSON of values, masks; overload resolution among them and users' functions ([`resolve()`]); evaluation

@@ -1,6 +1,6 @@
 //! Masking functions: `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer`,
-//! `mask_hash`; and what the mask of a column does ([`Masker`]).
-//! Source: `cql3.functions.masking`.
+//! `mask_hash`; and the evaluation of a column's mask ([`Masker`]). Source:
+//! `cql3.functions.masking`.
 
 use md5::Md5;
 use schema::{Column, ColumnMask, Table};
@@ -19,7 +19,7 @@ use crate::error::PlanError;
 use crate::native::{Args, Argument, NativeFunction};
 use crate::user::FunctionScope;
 
-/// A value of which only the type is known.
+/// A value that is known by its type only.
 pub struct OfType<'t>(pub &'t CqlType);
 
 impl Argument for OfType<'_> {
@@ -36,7 +36,7 @@ impl Argument for OfType<'_> {
     }
 }
 
-/// Whether a function may be a column's mask.
+/// Returns true if a function may be a column's mask.
 pub fn is_masking(name: &str) -> bool {
     matches!(
         name,
@@ -44,7 +44,7 @@ pub fn is_masking(name: &str) -> bool {
     )
 }
 
-/// Whether a function looks at its arguments but the value before it looks at the value. Source:
+/// Returns true if a function checks its other arguments before it reads the value. Source:
 /// `HashMaskingFunction.newArguments`, `PartialMaskingFunction.newArguments`.
 pub fn checks_arguments(function: &NativeFunction) -> bool {
     let with_checked = match &*function.name {
@@ -61,7 +61,7 @@ pub struct Masker {
     /// Or why a user's function cannot be called.
     function: Result<NativeFunction, PlanError>,
     fixed: Vec<Option<Vec<u8>>>,
-    /// Why it cannot be computed with its fixed arguments, whatever the value is.
+    /// Error of its fixed arguments, whatever the value is.
     wrong: Option<PlanError>,
 }
 
@@ -75,7 +75,7 @@ impl Masker {
         scope: FunctionScope<'_>,
     ) -> Result<Masker, PlanError> {
         let Some(args) = mask.users_arguments() else { return Masker::native(column, mask) };
-        // Whoever may see the values never calls it, so it is told of when it is called.
+        // A role that may see the values never calls it, so errors are reported at the call.
         let function = crate::user::mask(&table.keyspace, &mask.function, &args, scope);
         let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
         Ok(Masker { function, fixed, wrong: None })
@@ -103,8 +103,8 @@ impl Masker {
         Ok(masker)
     }
 
-    /// As in Cassandra a bad fixed argument is found at every execution, whoever asks and whatever
-    /// the values are, but not before it is known that whoever asks may.
+    /// As in Cassandra, a bad fixed argument is reported at every execution, whatever the user and
+    /// the values, but only after the check that the user has the permissions.
     ///
     /// # Errors
     /// The mask cannot be computed with its fixed arguments.
@@ -117,7 +117,7 @@ impl Masker {
         self.function.as_ref().is_ok_and(|function| function.callee.is_none())
     }
 
-    /// What is shown instead of a value; `None` is null, in and out.
+    /// Returns the value to show instead of a value; `None` is null, in and out.
     ///
     /// # Errors
     /// The function cannot be computed with its fixed arguments.
@@ -132,15 +132,15 @@ impl Masker {
     }
 }
 
-/// Whether a column's mask of that function can be computed.
+/// Returns true if a column's mask of that function can be computed.
 pub fn can_mask(function: &str) -> bool {
     is_masking(function)
 }
 
-/// Checks a mask that was not made by a statement.
+/// Checks a mask that no statement built.
 ///
 /// # Errors
-/// There is no such function, or it does not take the column and the arguments.
+/// The function does not exist, or it does not accept the column and the arguments.
 pub fn check_mask(column: &Column, mask: &ColumnMask) -> Result<(), PlanError> {
     Masker::native(column, mask)?.check()
 }
@@ -210,7 +210,7 @@ fn hash(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     check_fixed(call, &args)?;
     let eval = |_: &NativeFunction, args: &Args<'_>, _: &EvalEnv<'_>| {
         let algorithm = args.get(1).copied().flatten().map(String::from_utf8_lossy);
-        // A name that is not known is told for nulls too.
+        // An unknown name is an error for nulls, too.
         let digest = digest_of(algorithm.as_deref().unwrap_or("SHA-256"))?;
         Ok(args.first().copied().flatten().map(digest))
     };
@@ -299,7 +299,7 @@ fn mask(
     Ok(Some(masked.into_bytes()))
 }
 
-/// What stands for every value of a type. `None`: null.
+/// Returns the value that replaces every value of a type. `None`: null.
 fn masked_value(ty: &CqlType) -> Option<Vec<u8>> {
     Some(match ty {
         CqlType::Ascii | CqlType::Text => b"****".to_vec(),

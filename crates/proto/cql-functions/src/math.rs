@@ -62,7 +62,7 @@ fn eval(
     Ok(value)
 }
 
-/// Of any-precision numbers, with 32 digits or more.
+/// Computes a function of any-precision numbers, with 32 digits or more.
 fn elementary(name: &str, number: &Decimal) -> Result<Decimal, TypeError> {
     match name {
         "exp" => elementary::exp(number),

@@ -13,7 +13,7 @@ use crate::user;
 
 /// An argument of a call before it is planned: a term or a selector.
 pub trait Argument {
-    /// How it fits a parameter's type.
+    /// Tests if it fits a parameter's type.
     fn test(&self, ty: &CqlType) -> Assignment;
     /// Its type, when it has exactly one (`getExactTypeIfKnown`).
     fn exact_type(&self) -> Option<CqlType>;
@@ -50,9 +50,9 @@ pub struct NativeFunction {
     pub returns: CqlType,
     /// Gives the same for the same arguments.
     pub pure: bool,
-    /// Its signature was made from the types of the arguments.
+    /// Its signature was built from the types of the arguments.
     pub from_factory: bool,
-    /// A user's function or aggregate: its keyspace, what it is, and its code once it was picked.
+    /// Keyspace and definition of a user's function or aggregate.
     pub(crate) keyspace: Option<Arc<str>>,
     pub(crate) routine: Option<user::Routine>,
     /// The code of a user's function or aggregate, once it was picked.
@@ -99,12 +99,12 @@ impl NativeFunction {
         self.keyspace.as_deref().unwrap_or("system")
     }
 
-    /// Whether it is a user's function or aggregate.
+    /// Returns true for a user's function or aggregate.
     pub fn is_users(&self) -> bool {
         self.routine.is_some()
     }
 
-    /// Whether it is a user's aggregate.
+    /// Returns true for a user's aggregate.
     pub fn is_aggregate(&self) -> bool {
         matches!(self.routine, Some(user::Routine::Aggregate(_)))
     }
@@ -137,7 +137,7 @@ impl NativeFunction {
         self.partial_signature(&[])
     }
 
-    /// The same, with `(constant)` behind the types of arguments that are constants.
+    /// The same, with `(constant)` after the types of arguments that are constants.
     pub fn partial_signature(&self, constants: &[bool]) -> String {
         let args: Vec<String> = self
             .args
@@ -163,7 +163,7 @@ impl NativeFunction {
         format!("{keyspace}.{name} : ({}) -> {}", args.join(", "), self.returns)
     }
 
-    /// Argument at an index; null when it is not there or is an empty value without meaning.
+    /// Argument at an index; null when it is missing or is an empty value without meaning.
     pub(crate) fn arg<'v>(&self, args: &Args<'v>, index: usize) -> Option<&'v [u8]> {
         let bytes = args.get(index).copied().flatten()?;
         let meaningless = bytes.is_empty()
@@ -234,12 +234,12 @@ pub(crate) fn native_name(name: &FunctionName) -> Option<&str> {
     }
 }
 
-/// Whether a name is that of the function that gives the token of a key.
+/// Returns true for the name of the function that gives the token of a key.
 pub fn is_token(name: &FunctionName) -> bool {
     native_name(name) == Some("token")
 }
 
-/// Whether a name is that of a native aggregate.
+/// Returns true for the name of a native aggregate.
 pub fn is_aggregate(name: &FunctionName) -> bool {
     native_name(name).is_some_and(|n| matches!(n, "count" | "min" | "max" | "sum" | "avg"))
 }

@@ -1,4 +1,4 @@
-//! Which function a call means, among native ones and users'.
+//! Resolution of calls to functions, native ones and users'.
 //!
 //! Source: `FunctionResolver`.
 
@@ -18,7 +18,7 @@ use crate::native::{
 use crate::user::{self, FunctionScope};
 use crate::{blob, collections, convert, json, masking, math, time, vector};
 
-/// Where a call stands.
+/// Context of a call.
 #[derive(Clone, Copy)]
 pub struct CallSite<'a> {
     /// Users' functions.

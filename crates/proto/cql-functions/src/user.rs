@@ -17,14 +17,14 @@ use crate::env::EvalEnv;
 use crate::error::PlanError;
 use crate::native::{Args, NativeFunction};
 
-/// What is said while `user_defined_functions_enabled` is false, as Cassandra says it.
+/// Error while `user_defined_functions_enabled` is false, in Cassandra's words.
 pub const DISABLED: &str = "User-defined functions are disabled in cassandra.yaml - set \
                             user_defined_functions_enabled=true to enable";
 /// The language that every build has.
 pub const LANGUAGE: &str = "wasm";
 /// Most compiled functions that a shard keeps; beyond it all are compiled again when they are needed.
 const COMPILED_MAX: usize = 500;
-/// What the calls of one SELECT may use together, so that they cannot keep a shard for long.
+/// Fuel that the calls of one SELECT may use together, so that they cannot block a shard for long.
 pub const FUEL_PER_REQUEST: u64 = 1_000_000_000;
 
 /// A function or an aggregate of a user's.
@@ -61,7 +61,7 @@ impl Routine {
         }
     }
 
-    /// Whether it is still what it was.
+    /// Returns true if the schema still has it unchanged.
     pub fn is_in(&self, schema: &Schema) -> bool {
         let Some(keyspace) = schema.keyspace(self.keyspace()) else { return false };
         match self {
@@ -101,7 +101,7 @@ impl Callable {
         result.map_err(|error| failure(&self.definition, &error.to_string()))
     }
 
-    /// As [`Callable::call`]; an empty value of a type where that says nothing is null.
+    /// As [`Callable::call`]; an empty value of a type that gives it no meaning is null.
     pub fn call_with_empties(
         &self,
         args: &Args<'_>,
@@ -172,7 +172,7 @@ impl CallableAggregate {
     }
 }
 
-/// What a candidate of a call is, when it is a user's.
+/// A user's function as the candidate of a call.
 #[derive(Clone, Debug)]
 pub enum Callee {
     /// A scalar function.
@@ -186,11 +186,11 @@ pub struct UserFunctions {
     enabled: bool,
     limits: Limits,
     compiled: RefCell<FixedMap<String, Callable>>,
-    /// What the statement being planned calls.
+    /// Functions that the statement being planned calls.
     used: RefCell<Vec<Routine>>,
-    /// What the masks of the columns that it shows call.
+    /// Functions that the masks of the columns in its result call.
     masks: RefCell<Vec<Routine>>,
-    /// How often something was compiled.
+    /// Number of compilations.
     compilations: Cell<u64>,
 }
 
@@ -216,7 +216,7 @@ impl UserFunctions {
         }
     }
 
-    /// Those of a node without `user_defined_functions_enabled`.
+    /// Creates the functions of a node without `user_defined_functions_enabled`.
     pub fn disabled(limits: Limits) -> UserFunctions {
         UserFunctions { enabled: false, ..UserFunctions::new(limits) }
     }
@@ -227,7 +227,7 @@ impl UserFunctions {
         if self.enabled { Ok(()) } else { Err(PlanError::invalid(DISABLED)) }
     }
 
-    /// How often something was compiled.
+    /// Number of compilations.
     pub fn compilations(&self) -> u64 {
         self.compilations.get()
     }
@@ -287,7 +287,7 @@ impl UserFunctions {
     /// An aggregate of a keyspace with the code of its functions.
     ///
     /// # Errors
-    /// As [`UserFunctions::callable`]; one of its functions is gone.
+    /// As [`UserFunctions::callable`]; one of its functions was dropped.
     pub fn aggregate(
         &self,
         keyspace: &Keyspace,
@@ -314,18 +314,18 @@ impl UserFunctions {
         self.masks.borrow_mut().clear();
     }
 
-    /// What the statement calls.
+    /// Takes the functions that the statement calls.
     pub fn take_used(&self) -> Vec<Routine> {
         std::mem::take(&mut *self.used.borrow_mut())
     }
 
-    /// What the masks of the columns that it shows call.
+    /// Takes the functions that the masks of the columns in its result call.
     pub fn take_masks(&self) -> Vec<Routine> {
         std::mem::take(&mut *self.masks.borrow_mut())
     }
 }
 
-/// Where users' functions are looked up.
+/// Scope of the lookup of users' functions.
 #[derive(Clone, Copy)]
 pub struct FunctionScope<'a> {
     /// Their definitions.
@@ -337,7 +337,7 @@ pub struct FunctionScope<'a> {
 /// The language of a name.
 ///
 /// # Errors
-/// Functions in it cannot be made; the text says what to use.
+/// Functions in it cannot be created; the text names the alternatives.
 pub fn language(name: &str) -> Result<Language, PlanError> {
     let text = match Language::of(name) {
         Ok(language) => return Ok(language),
@@ -383,8 +383,8 @@ pub(crate) fn candidates(keyspace: &Keyspace, name: &str, out: &mut Vec<NativeFu
     }
 }
 
-/// The function that is a column's mask, with its code. Noted apart: whoever is shown its result needs
-/// no permission for it.
+/// Returns the function that is a column's mask, with its code. It is recorded separately, because
+/// no permission is needed to see its result.
 ///
 /// # Errors
 /// It cannot be called.

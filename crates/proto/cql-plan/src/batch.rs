@@ -1,6 +1,6 @@
 //! BEGIN BATCH, and the batches of the native protocol: several modifications as one.
 //!
-//! What a batch does to one partition of one table becomes one mutation, so that a batch of a
+//! The changes of a batch to one partition of one table become one mutation, so that a batch of a
 //! single partition is seen whole or not at all. Source: `cql3.statements.BatchStatement`.
 
 use cql_syntax::ast::{Batch, BatchEntry, BatchKind};
@@ -29,7 +29,7 @@ pub struct BatchPlan {
     statements: Vec<ModifyPlan>,
 }
 
-/// What a batch was bound to.
+/// Mutations and warnings of a bound batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundBatch {
     /// One per table and partition.
@@ -39,7 +39,7 @@ pub struct BoundBatch {
 }
 
 impl BatchPlan {
-    /// Which kind.
+    /// Returns the kind of the batch.
     pub fn kind(&self) -> BatchKind {
         self.kind
     }
@@ -49,10 +49,10 @@ impl BatchPlan {
         &self.statements
     }
 
-    /// What `USING TIMEOUT` says, in nanoseconds.
+    /// Returns the value of `USING TIMEOUT`, in nanoseconds.
     ///
     /// # Errors
-    /// Null, negative or with months or days.
+    /// The value is null, negative, or has months or days.
     pub fn timeout_nanos(
         &self,
         values: &[BoundValue<'_>],
@@ -61,16 +61,17 @@ impl BatchPlan {
         self.attributes.timeout_nanos(values, &options.env())
     }
 
-    /// Whether the batch or one of its statements has its own timestamp.
+    /// Returns true if the batch or one of its statements has its own timestamp.
     #[inline]
     pub fn has_timestamp(&self) -> bool {
         self.attributes.timestamp.is_some() || self.statements.iter().any(ModifyPlan::has_timestamp)
     }
 
-    /// What `USING TIMESTAMP` of the batch says; `None`: it is not there, or unset.
+    /// Returns the value of the batch's `USING TIMESTAMP`; `None` if the clause is missing or
+    /// unset.
     ///
     /// # Errors
-    /// Null.
+    /// The value is null.
     pub fn timestamp(
         &self,
         values: &[BoundValue<'_>],
@@ -79,13 +80,13 @@ impl BatchPlan {
         self.attributes.own_timestamp(values, &options.env())
     }
 
-    /// Whether one of the statements has IF: such a batch is carried out by [`crate::cas`].
+    /// Returns true if one of the statements has IF. Such a batch is executed by [`crate::cas`].
     #[inline]
     pub fn has_conditions(&self) -> bool {
         self.statements.iter().any(ModifyPlan::has_conditions)
     }
 
-    /// Whether it is on counters, all of it.
+    /// Returns true for a counter batch: all of its statements write counters.
     pub fn is_counter(&self) -> bool {
         self.statements.iter().any(ModifyPlan::is_counter)
     }
@@ -95,15 +96,15 @@ impl BatchPlan {
         self.statements.iter().any(ModifyPlan::takes_detour)
     }
 
-    /// Whether lists must be read before the batch can be bound.
+    /// Returns true if lists must be read before the batch can be bound.
     pub fn needs_read(&self) -> bool {
         self.statements.iter().any(ModifyPlan::needs_read)
     }
 
-    /// What must be read before the batch can be bound, up to the first statement whose primary key is
-    /// wrong, and what is wrong with it, as of [`ModifyPlan::list_reads`]: binding tells so behind what is wrong
-    /// with the statements before, some of which only the lists tell. Source:
-    /// `BatchStatement.getMutations`.
+    /// Returns the reads that must precede binding, up to the first statement with an invalid
+    /// primary key, and the error of that key, as [`ModifyPlan::list_reads`]. Binding reports the
+    /// key's error after the errors of the earlier statements, some of which only the lists reveal.
+    /// Source: `BatchStatement.getMutations`.
     pub fn list_reads(
         &self,
         values: &[BoundValue<'_>],
@@ -133,10 +134,10 @@ impl BatchPlan {
         self.bind_found(values, options, limits, &FoundLists::default(), out)
     }
 
-    /// As [`BatchPlan::bind`], with what [`BatchPlan::list_reads`] found.
+    /// As [`BatchPlan::bind`], with the lists that [`BatchPlan::list_reads`] asked for.
     ///
     /// # Errors
-    /// As [`BatchPlan::bind`]; a list element that is not there.
+    /// As [`BatchPlan::bind`]; a list element that does not exist.
     pub fn bind_found(
         &self,
         values: &[BoundValue<'_>],
@@ -244,8 +245,8 @@ pub(crate) fn check_one_table<'p>(
     Ok(())
 }
 
-/// What batches may hold, told for each statement whether it is on counters. Source:
-/// `BatchStatement.validate`.
+/// Checks that the statements fit the kind of batch. The iterator yields for each statement if it
+/// is on counters. Source: `BatchStatement.validate`.
 pub(crate) fn check_kind(
     kind: BatchKind,
     has_timestamp: bool,
@@ -285,10 +286,10 @@ pub fn bind_batch(
     bind_batch_found(kind, statements, options, limits, &FoundLists::default(), out)
 }
 
-/// As [`bind_batch`], with what the statements' [`ModifyPlan::list_reads`] found.
+/// As [`bind_batch`], with the lists that the statements' [`ModifyPlan::list_reads`] asked for.
 ///
 /// # Errors
-/// As [`bind_batch`]; a list element that is not there.
+/// As [`bind_batch`]; a list element that does not exist.
 pub fn bind_batch_found(
     kind: BatchKind,
     statements: &[(&ModifyPlan, &[BoundValue<'_>])],
@@ -304,7 +305,8 @@ pub fn bind_batch_found(
     let start = out.len();
     let mut scratch = options.uuids.take_scratch();
     let stamp = Stamp::Default(options.default_timestamp);
-    // Of one partition: more is no mutation. Of several: more is refused below, when it is known how much it is.
+    // A batch of one partition cannot exceed the size of a mutation. A batch of several partitions
+    // that is too large is rejected below, once its size is known.
     let bytes_max = limits.mutation_bytes_max.max(limits.batch_bytes_fail);
     let result =
         bind_into(statements, &BatchWrite { options, stamp, bytes_max }, lists, &mut scratch, out)
@@ -325,8 +327,8 @@ pub fn bind_batch_found(
     result
 }
 
-/// What is wrong with the first wrong partition key: Cassandra looks at those of all statements before
-/// anything else of one. Source: `BatchStatement.getMutations`.
+/// Returns the error of the first invalid partition key. Cassandra checks the keys of all
+/// statements before anything else of any statement. Source: `BatchStatement.getMutations`.
 #[cold]
 fn wrong_key<'p>(
     statements: impl Iterator<Item = (&'p ModifyPlan, &'p [BoundValue<'p>])>,
@@ -340,7 +342,7 @@ fn wrong_key<'p>(
 
 type Pending<'p> = (&'p ModifyPlan, PendingUpdate);
 
-/// How statements are written.
+/// Terms of writing the statements of a batch.
 pub(crate) struct BatchWrite<'a> {
     pub(crate) options: &'a ExecuteOptions<'a>,
     pub(crate) stamp: Stamp,
@@ -418,7 +420,7 @@ pub(crate) fn bind_into(
     Ok((mutations, partitions.len()))
 }
 
-/// What several statements do to one partition.
+/// Merges the updates of several statements to one partition.
 fn merge(group: &[Pending<'_>], scratch: &mut Vec<u8>) -> PendingUpdate {
     let mut merged = PendingUpdate::default();
     let Some((plan, _)) = group.first() else { return merged };

@@ -23,7 +23,7 @@ const TOMBSTONES_BYTES: usize = 4;
 /// Time of a range tombstone.
 const TOMBSTONE_BYTES: usize = 12;
 
-/// Bytes of an encoded mutation in Cassandra's count. 0: the bytes are none.
+/// Bytes of an encoded mutation in Cassandra's count. 0: the bytes are no mutation.
 pub(crate) fn data_size(mutation: &[u8], is_counter: bool) -> usize {
     let Some(mutation) = MutationRef::open(mutation) else { return 0 };
     let statics = mutation.static_row.map_or(ROW_BYTES, |row| row_size(row, is_counter));

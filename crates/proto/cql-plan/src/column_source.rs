@@ -5,7 +5,7 @@ use schema::{Column, ColumnKind};
 use stdx::ColumnId;
 use types::CqlType;
 
-/// How a column of a row is stored.
+/// Stored form of a column of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One cell.
@@ -22,7 +22,7 @@ pub enum Shape {
     Udt(u16),
 }
 
-/// Where a column's value comes from.
+/// Source of a column's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Component of the partition key.
@@ -36,7 +36,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether it is a counter: then the stored bytes are not the value ([`data::counter`]).
+    /// Returns true for a counter: the stored bytes are not the value ([`data::counter`]).
     pub fn is_counter(self) -> bool {
         matches!(self, Source::Static(_, Shape::Counter) | Source::Regular(_, Shape::Counter))
     }
@@ -62,7 +62,7 @@ impl Source {
 }
 
 impl Source {
-    /// A component of the partition key, which has so many, or of the clustering.
+    /// A component of the partition key, which has this many, or of the clustering.
     pub fn primary<'a>(
         self,
         key: &'a [u8],
@@ -92,7 +92,7 @@ impl Source {
     }
 }
 
-/// Component of a serialised partition key with `count` components; `None` when it is not there.
+/// Component of a serialised partition key with `count` components; `None` when it is missing.
 pub fn key_component(key: &[u8], count: usize, index: u16) -> Option<&[u8]> {
     if count == 1 {
         return (index == 0).then_some(key);

@@ -18,7 +18,7 @@ use crate::term::Binds;
 use crate::term::{PlannedIn, PlannedTerm, Receiver, invalid_value, plan_in, plan_term, sorted};
 use crate::values::{BindEnv, Bound, BoundValue};
 
-/// What IF asks of one statement's row.
+/// Planned IF conditions of one statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum PlannedConditions {
     /// No IF.
@@ -38,17 +38,17 @@ pub(crate) struct PlannedCondition {
     pub(crate) column: ConditionColumn,
     pub(crate) is_static: bool,
     target: Target,
-    /// Of IN that of its values: `=`.
+    /// The operator on each value; for IN it is `=`.
     op: Operator,
     right: Right,
 }
 
-/// What evaluation needs of a column.
+/// Properties of a column that evaluation needs.
 #[derive(Clone, Debug)]
 pub(crate) struct ConditionColumn {
     pub(crate) id: ColumnId,
     pub(crate) ty: CqlType,
-    /// Of many cells.
+    /// True for a column of many cells.
     pub(crate) is_complex: bool,
 }
 
@@ -73,9 +73,9 @@ pub struct BoundCondition {
     pub id: ColumnId,
     /// Its type.
     pub ty: CqlType,
-    /// Of many cells.
+    /// True for a column of many cells.
     pub is_complex: bool,
-    /// What of it is compared.
+    /// Part of the column that is compared.
     pub target: BoundTarget,
     /// The operator; of IN `=`.
     pub op: Operator,
@@ -83,12 +83,12 @@ pub struct BoundCondition {
     pub values: Vec<Option<Vec<u8>>>,
 }
 
-/// What of the column is compared.
+/// Part of a column that is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BoundTarget {
     /// The whole value.
     Whole,
-    /// A list's index or a map's key; null is refused when it is looked at.
+    /// A list's index or a map's key; null is refused at evaluation.
     Element(Option<Vec<u8>>),
     /// A field of a user type, by position.
     Field(usize),
@@ -139,7 +139,7 @@ impl PlannedConditions {
     }
 }
 
-/// What a conditional statement with `USING TIMESTAMP` is told.
+/// Error for a conditional statement with `USING TIMESTAMP`.
 pub(crate) fn custom_timestamp() -> PlanError {
     PlanError::invalid("Cannot provide custom timestamp for conditional updates")
 }
@@ -291,7 +291,7 @@ fn one(bound: Bound<'_>) -> Result<Option<Vec<u8>>, PlanError> {
     }
 }
 
-/// What `c[key]` and what it is compared with are bound to.
+/// Returns the receivers of the key in `c[key]` and of the value that it is compared with.
 fn element_receivers<'a>(
     column: &Column,
     whole: &Receiver<'a>,
@@ -310,7 +310,7 @@ fn element_receivers<'a>(
     }
 }
 
-/// The receiver of the right side: of CONTAINS that of what is contained.
+/// The receiver of the right side: for CONTAINS that of an element.
 fn contained(op: Operator, receiver: Receiver<'_>) -> Result<Receiver<'_>, PlanError> {
     let name: Arc<str> = receiver.name.clone();
     match (op, &receiver.ty) {

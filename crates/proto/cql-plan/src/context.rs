@@ -1,4 +1,4 @@
-//! What planning is told beside the statement: [`PlanContext`].
+//! Input of planning beside the statement: [`PlanContext`].
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub struct PlanLimits {
     /// An unlogged batch over more partitions is warned about
     /// (`unlogged_batch_across_partitions_warn_threshold`, 10).
     pub unlogged_batch_partitions_warn: usize,
-    /// Last second at which what is written may expire: what this node and the others can keep in
-    /// their files. 2038-01-19T03:14:06Z unless set.
+    /// Last second at which a write may expire: the limit of this node's files and of the others'.
+    /// 2038-01-19T03:14:06Z unless set.
     pub expiry_max: DeletionSeconds,
     /// A statement that writes more bytes is refused before its mutations are built
     /// (`max_mutation_size`, 16 MiB).
@@ -41,7 +41,7 @@ impl Default for PlanLimits {
     }
 }
 
-/// What planning is told beside the statement.
+/// Input of planning beside the statement.
 #[derive(Clone, Copy)]
 pub struct PlanContext<'a> {
     /// The schema names are resolved in.
@@ -50,19 +50,19 @@ pub struct PlanContext<'a> {
     pub keyspace: Option<&'a str>,
     /// Limits of the configuration.
     pub limits: &'a PlanLimits,
-    /// What the timestamp literal `'now'` means; as in Cassandra it is fixed at PREPARE.
+    /// Value of the timestamp literal `'now'`; as in Cassandra, it is fixed at PREPARE.
     pub now: WallMicros,
     /// Users' functions; `None`: they are switched off.
     pub functions: Option<&'a UserFunctions>,
 }
 
 impl<'a> PlanContext<'a> {
-    /// Where users' functions are looked up.
+    /// Returns the scope of the lookup of users' functions.
     pub(crate) fn function_scope(&self) -> FunctionScope<'a> {
         FunctionScope { schema: self.schema, functions: self.functions }
     }
 
-    /// Where a call stands that is about a table, if any.
+    /// Returns the context of a call about a table, if any.
     pub(crate) fn call_site<'b>(&self, keyspace: &'b str, table: Option<&'b Table>) -> CallSite<'b>
     where
         'a: 'b,

@@ -1,7 +1,7 @@
-//! Bounds of what one statement may be expanded to: a statement of 100 kB can name a hundred million rows.
+//! Bounds of the expansion of one statement: a statement of 100 kB can name a hundred million rows.
 //!
 //! Owns: [`Combinations`], which counts keys and clusterings of IN relations while they are built, and
-//! [`WriteSize`], which measures what a statement writes before it is encoded. Never: builds either.
+//! [`WriteSize`], which measures a statement's writes before they are encoded. Never: builds either.
 //!
 //! INV-expansion-1: the limit is checked before the memory is used.
 
@@ -10,10 +10,10 @@ use crate::error::PlanError;
 /// Most bytes of the keys or clustering prefixes that the IN relations of one statement are combined to.
 pub(crate) const COMBINATIONS_BYTES_MAX: usize = 32 << 20;
 
-/// What one of them takes beside its bytes.
+/// Bytes that one combination takes beside its values.
 const COMBINATION_OVERHEAD: usize = 48;
 
-/// What one row or range takes in an encoded mutation beside its clustering and cells.
+/// Bytes that one row or range takes in an encoded mutation beside its clustering and cells.
 const ROW_OVERHEAD: usize = 8;
 
 /// Keys or prefixes that are being combined.
@@ -24,12 +24,12 @@ pub(crate) struct Combinations {
 }
 
 impl Combinations {
-    /// Of nothing yet.
+    /// Starts with no combinations.
     pub(crate) fn new() -> Combinations {
         Combinations { bytes: 0, bytes_max: COMBINATIONS_BYTES_MAX }
     }
 
-    /// Counts one of so many bytes.
+    /// Counts one of this many bytes.
     ///
     /// # Errors
     /// Invalid: together they are too large.
@@ -45,7 +45,7 @@ impl Combinations {
     }
 }
 
-/// What a statement writes so far, never more than its mutations have when they are encoded.
+/// Size of a statement's writes so far, never more than its encoded mutations have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteSize {
     bytes: usize,
@@ -53,12 +53,12 @@ pub(crate) struct WriteSize {
 }
 
 impl WriteSize {
-    /// Of nothing yet.
+    /// Starts with no writes.
     pub(crate) fn new(bytes_max: usize) -> WriteSize {
         WriteSize { bytes: 0, bytes_max }
     }
 
-    /// Adds `count` parts of so many bytes each.
+    /// Adds `count` parts of this many bytes each.
     ///
     /// # Errors
     /// Invalid, in the words of Cassandra's commit log: the statement writes too much.

@@ -1,4 +1,4 @@
-//! What fuzzers and the tests drive: functions over any bytes that must never panic.
+//! Entry points of fuzzers and tests: functions over any bytes that must never panic.
 
 /// Any bytes as a paging state of DESCRIBE.
 pub fn fuzz_describe_paging(data: &[u8]) {

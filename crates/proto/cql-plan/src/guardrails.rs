@@ -1,9 +1,9 @@
-//! Guardrails: what ordinary users are warned of or refused, by limits that change at run time.
+//! Guardrails: limits that change at run time and warn or reject requests of ordinary users.
 //!
 //! Owns: the limits ([`Guardrails`]) and the one request they are held against ([`Watch`]), with
-//! Cassandra's names and texts. Never: who is an ordinary user, where limits come from, or limits on
-//! timestamps, which hold for everybody (`cql-server::guardrails`). As in Cassandra superusers are
-//! not watched, and nobody is where nobody logs in.
+//! Cassandra's names and texts. Never: which users are ordinary, the source of the limits, or limits
+//! on timestamps, which apply to all users (`cql-server::guardrails`). As in Cassandra, superusers
+//! are not watched, and without authentication no user is.
 //!
 //! Source: `db.guardrails.Guardrails`, `Threshold`, `EnableFlag`, `Values`.
 
@@ -73,12 +73,12 @@ pub enum DiskPressure {
     Full,
 }
 
-/// Whether a client is warned of the pressure, which is not done at every write.
+/// Rate of the warnings about pressure; a client is not warned at every write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// It is.
+    /// The client gets warnings.
     Given,
-    /// It is not; refusals are errors all the same.
+    /// The client gets no warnings; refusals are errors all the same.
     Withheld,
 }
 
@@ -152,7 +152,7 @@ impl Default for Guardrails {
 }
 
 impl Guardrails {
-    /// Whether values that are written are looked at.
+    /// Returns true if written values are checked.
     pub fn limits_values(&self) -> bool {
         !(self.column_value_size.is_off()
             && self.collection_size.is_off()
@@ -175,21 +175,21 @@ const ZERO_TTL: &str = "It is suspicious to use default_time_to_live set to 0 wi
 const FILTERING: &str = "ALLOW FILTERING can potentially visit all the data in the table and have \
                          unpredictable performance.";
 
-/// Name of a guardrail and why it is there.
+/// Name of a guardrail and the reason for it.
 type Rail = (&'static str, Option<&'static str>);
 
 /// A guardrail on values.
 #[derive(Clone, Copy)]
 struct ValuesRail {
     name: &'static str,
-    /// What the values are, in messages.
+    /// Name of the values, in messages.
     what: &'static str,
 }
 
-/// What becomes of a request of an ordinary user.
+/// Result of a check: the request of an ordinary user passes or is rejected.
 type Checked = Result<(), PlanError>;
 
-/// A message from whether it is a warning, and the limit.
+/// A message, built from the limit and a flag that is true for a warning.
 type Text<'t> = &'t dyn Fn(bool, i64) -> String;
 
 /// The guardrails as they are for one request, and what its client is warned of. A refusal is among
@@ -202,12 +202,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing to warn of yet.
+    /// Starts without warnings.
     pub fn new(rails: Arc<Guardrails>) -> Watch {
         Watch { rails, warnings: RefCell::default(), refused: Cell::new(false) }
     }
 
-    /// What the client is warned of.
+    /// Returns the warnings for the client.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.borrow().clone()
     }
@@ -217,12 +217,12 @@ impl Watch {
         self.warnings.borrow().len()
     }
 
-    /// Forgets all warnings but the first `count`, because what gave them is done again.
+    /// Drops all warnings but the first `count`, because their checks run again.
     pub fn forget(&self, count: usize) {
         self.warnings.borrow_mut().truncate(count);
     }
 
-    /// Whether something was refused.
+    /// Returns true if a check rejected the request.
     pub fn has_refused(&self) -> bool {
         self.refused.get()
     }
@@ -284,7 +284,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Those of `given` that are to be left out.
+    /// Returns those of `given` that must be ignored.
     fn values<'g>(
         &self,
         rail: ValuesRail,
@@ -390,7 +390,8 @@ impl Watch {
         })
     }
 
-    /// Combinations that IN restrictions come to; `of` is "partition key" or "clustering key".
+    /// Checks the number of combinations of IN restrictions; `of` is "partition key" or "clustering
+    /// key".
     pub fn combinations(&self, of: &str, count: usize) -> Checked {
         let limit = self.rails.in_select_cartesian_product;
         self.at_most("in_select_cartesian_product", limit, count, &|warns, limit| {
@@ -422,7 +423,7 @@ impl Watch {
         self.values(rail, &self.rails.write_consistency_levels, levels).map(drop)
     }
 
-    /// A replica of what is to be written has fuller disks than it should.
+    /// Reports that a replica of the data to be written has fuller disks than it should.
     pub fn replica_disk(&self, pressure: DiskPressure, notice: Notice) -> Checked {
         let before = self.count();
         let rail = ("replica_disk_usage", None);
@@ -441,7 +442,7 @@ impl Watch {
         checked
     }
 
-    /// A list is read before it is written; `what` says for what.
+    /// Reports that a list is read before it is written; `what` names the operation.
     pub fn read_before_write(&self, what: &str) -> Checked {
         let rail = ("read_before_write_list_operations", None);
         self.ensure(rail, self.rails.read_before_write_list_operations, what)

@@ -121,20 +121,20 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Properties of a table that were read. What Cassandra looks at before it looks for the table is checked, the
-/// rest is not. Source: `CreateTableStatement.validate`, `TableAttributes.validate`.
+/// Properties of a table that were read. Cassandra's checks before the lookup of the table are
+/// done, the others are not. Source: `CreateTableStatement.validate`, `TableAttributes.validate`.
 pub(crate) struct TableProperties<'a> {
     properties: Properties<'a>,
-    /// Of a new table with them.
+    /// Options of a new table with these properties.
     options: TableOptions,
 }
 
 impl<'a> TableProperties<'a> {
-    /// Reads the properties of a table. A new one that names no compaction gets `default_compaction`, which was
-    /// validated when the node started.
+    /// Reads the properties of a table. A new one that names no compaction gets
+    /// `default_compaction`, which was validated when the node started.
     ///
     /// # Errors
-    /// A value that is none of its property's; a class that is not known.
+    /// An invalid value of a property; an unknown class.
     pub(crate) fn read(
         properties: &'a [Property],
         default_compaction: Option<&BTreeMap<String, String>>,
@@ -162,11 +162,11 @@ impl<'a> TableProperties<'a> {
         Ok(self.options)
     }
 
-    /// The options of ALTER TABLE … WITH on top of what the table has.
+    /// The options of ALTER TABLE … WITH on top of those that the table has.
     ///
     /// # Errors
-    /// A property that is not known or not to be changed, a value that is not allowed: for a new table,
-    /// which is what Cassandra looks at first, or for this one.
+    /// A property that is unknown or cannot be changed. A value that is not allowed: for a new
+    /// table, which Cassandra checks first, or for this one.
     pub(crate) fn on_top_of(mut self, before: &TableOptions) -> Result<TableOptions, PlanError> {
         self.check()?;
         if self.properties.has("id") {
@@ -189,7 +189,7 @@ pub(crate) fn replication_class(properties: &[Property]) -> Result<Option<String
     Ok(replication.and_then(|mut map| map.remove("class")))
 }
 
-/// Whether SSTables are written without compression.
+/// Returns true if SSTables are written without compression.
 pub(crate) fn is_uncompressed(options: &TableOptions) -> bool {
     options.compression.get("enabled").is_some_and(|enabled| enabled == "false")
 }
@@ -199,7 +199,7 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
         o.allow_auto_snapshot = v;
     }
     if let Some(v) = p.double("bloom_filter_fp_chance")? {
-        // Cassandra's own mark for "what the compaction strategy has".
+        // Cassandra's own mark for "the default of the compaction strategy".
         o.bloom_filter_fp_chance = (v != -1.0).then_some(v);
     }
     if let Some(v) = p.map("caching")? {
@@ -354,10 +354,10 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Pl
     Ok(out)
 }
 
-/// What Cassandra looks at when it reads a compaction strategy; its other options are for later. Source:
-/// `CompactionParams.create`.
+/// Checks the options that Cassandra checks when it reads a compaction strategy; it checks the
+/// others later. Source: `CompactionParams.create`.
 fn check_class(map: &BTreeMap<String, String>) -> Result<(), PlanError> {
-    // Ours, which is none of Cassandra's, has no windows without its options.
+    // Our own strategy, which Cassandra does not have, has no windows without its options.
     let is_ours = map.get("class").is_some_and(|c| c.ends_with("ClusterKeyCompactionStrategy"));
     let mut looked_at = map.clone();
     looked_at
@@ -380,7 +380,7 @@ pub fn default_compaction(
     parse_compaction(map).map(|options| options.map)
 }
 
-/// Checks what the compaction strategy asks of the first clustering column of a table.
+/// Checks the requirements of the compaction strategy on the first clustering column of a table.
 ///
 /// # Errors
 /// A ConfigurationException.
@@ -391,9 +391,9 @@ pub(crate) fn check_compaction(o: &TableOptions, first: Option<&Column>) -> Resu
     options.for_table(first).map(drop).map_err(|error| PlanError::config(error.message))
 }
 
-/// What a user should be told of properties that are valid.
+/// Returns warnings for the user about valid properties.
 pub(crate) fn warnings(properties: &[Property]) -> Vec<String> {
-    // Refused elsewhere, for what is wrong with it.
+    // Invalid properties are refused elsewhere.
     let Ok(properties) = Properties::new(properties) else { return Vec::new() };
     let compaction = properties.map("compaction").ok().flatten();
     let compaction = compaction.and_then(|map| parse_compaction(&map).ok()?.warning());
@@ -575,7 +575,8 @@ pub fn speculative_retry(text: &str) -> Result<String, PlanError> {
         digits.parse().ok().filter(|_| are_digits)
     };
     if let Some(ms) = lower.strip_suffix("ms") {
-        // Parts of milliseconds are cut off, and what is too large, as Java's cast does.
+        // Cuts off fractions of milliseconds, and clamps values that are too large, as Java's cast
+        // does.
         return Ok(format!("{}ms", number(ms).ok_or_else(bad)? as i32));
     }
     let percent = lower
@@ -651,7 +652,7 @@ mod tests {
         assert_eq!(of("comment = 'x'"), default);
         let named = of("compaction = {'class': 'SizeTieredCompactionStrategy'}");
         assert_eq!(named, TableOptions::default().compaction);
-        // ALTER leaves what the table has.
+        // ALTER keeps the options that the table has.
         let before = options("comment = 'x'").unwrap();
         let after = TableProperties::read(&[], Some(&default)).unwrap().on_top_of(&before).unwrap();
         assert_eq!(after, before);
@@ -751,7 +752,7 @@ mod tests {
         ] {
             assert!(options(wrong).is_err(), "{wrong}");
         }
-        // ALTER leaves what it does not name.
+        // ALTER keeps the options that it does not name.
         let before = options("tombstone_gc = {'mode': 'disabled'}").unwrap();
         assert_eq!(TableProperties::read(&[], None).unwrap().on_top_of(&before).unwrap(), before);
         let shown = crate::system::describe::text::option_lines(&before);

@@ -1,4 +1,4 @@
-//! Paging state: where the next page of a SELECT begins.
+//! Paging state: start of the next page of a SELECT.
 //!
 //! Bytes (integers big-endian): `version u8 · statement u64 · remaining u32 · rows in partition
 //! u32 · kind u8 · key length u32 · key · clustering · xxh3 u64 of all before`. Kind 0: the
@@ -17,7 +17,7 @@ const INSIDE: u8 = 1;
 /// Clusterings have at most this many components: more than a table can have columns.
 const COMPONENTS_MAX: usize = u16::MAX as usize;
 
-/// Where the last page ended.
+/// End of the last page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagingState {
     /// Digest of the statement it belongs to.
@@ -52,7 +52,8 @@ impl PagingState {
         out
     }
 
-    /// Reads what a client gave back. `statement`: the digest of the statement it is given with.
+    /// Decodes a paging state from a client. `statement`: the digest of the statement it is given
+    /// with.
     ///
     /// # Errors
     /// Protocol error "Invalid value for the paging state" for anything that [`Self::encode`] did

@@ -1,6 +1,6 @@
-//! A parsed statement resolved against a schema: [`plan`] and what it gives.
+//! A parsed statement resolved against a schema: [`plan`] and its result.
 //!
-//! Owns: the [`Plan`] and its kinds. What planning and binding are told from outside is in [`crate::context`] and
+//! Owns: the [`Plan`] and its kinds. External inputs of planning and binding are in [`crate::context`] and
 //! [`crate::values`], the bind markers in [`crate::term`]. Never: IO, clocks, randomness of its own; a plan is
 //! immutable and shared.
 
@@ -28,13 +28,13 @@ pub use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions, with_results
 /// One statement, resolved, validated and typed. Immutable; shared between executions.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What to do.
+    /// Kind of the statement, with its plan.
     pub kind: PlanKind,
-    /// What it depends on.
+    /// Dependencies of the plan.
     pub inputs: PlanInputs,
 }
 
-/// What a plan depends on, whatever its kind: values, tables, functions.
+/// Dependencies of a plan, whatever its kind: values, tables, functions.
 #[derive(Clone, Debug, Default)]
 pub struct PlanInputs {
     /// The bind markers in order.
@@ -47,7 +47,7 @@ pub struct PlanInputs {
     pub calls: Vec<PlannedCall>,
     /// Users' functions and aggregates that it calls.
     pub functions: Vec<Routine>,
-    /// Users' functions that the masks of its columns call, for which nobody needs a permission.
+    /// Users' functions that the masks of its columns call; no permission is needed for them.
     pub masks: Vec<Routine>,
 }
 
@@ -107,7 +107,7 @@ impl PlanInputs {
         self.partition_key_binds.as_deref()
     }
 
-    /// Whether every table and function is still as it was when the plan was made.
+    /// Returns true if every table and function is still the one that the plan was built for.
     pub fn is_valid_for(&self, schema: &Schema) -> bool {
         self.tables
             .iter()
@@ -115,10 +115,11 @@ impl PlanInputs {
             && self.functions.iter().chain(&self.masks).all(|function| function.is_in(schema))
     }
 
-    /// The results of the calls whose functions give another one each time (`uuid()`, `now()`), to stand behind
-    /// the values of the markers. An execution that binds a statement more than once, as a conditional one does,
-    /// or that has another node carry it out, evaluates them once, before anything else: with them among the
-    /// values no call is evaluated again. `None`: there are no such calls, or they are among the values already.
+    /// Evaluates the calls whose functions give another result each time (`uuid()`, `now()`); the
+    /// results are appended to the values of the markers. An execution that binds a statement more
+    /// than once, as a conditional one does, or that forwards it to another node, evaluates them
+    /// once, before anything else. With the results among the values no call is evaluated again.
+    /// `None`: there are no such calls, or their results are among the values already.
     ///
     /// # Errors
     /// A function fails; an argument is unset.

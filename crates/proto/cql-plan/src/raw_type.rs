@@ -211,7 +211,7 @@ fn by_class(class: &str) -> Result<CqlType, PlanError> {
     Ok(ty)
 }
 
-/// Whether a composite has counters, whose values have no order in all formats of files.
+/// Returns true if a composite has counters, whose values are not ordered in all file formats.
 fn has_counter(ty: &CqlType) -> bool {
     match ty {
         CqlType::Custom(custom) => {
@@ -234,7 +234,7 @@ const PARAMETRISED: &[&str] = &[
 ];
 const MARSHAL: &str = "org.apache.cassandra.db.marshal.";
 
-/// What is wrong with the text of a class that cannot be parsed.
+/// Error for the text of a class that cannot be parsed.
 fn not_a_class(text: &str) -> PlanError {
     let end = text.find(|c: char| !c.is_alphanumeric() && !"._-+&".contains(c));
     let name = end.and_then(|end| text.get(..end)).unwrap_or(text);
@@ -252,8 +252,8 @@ fn not_a_class(text: &str) -> PlanError {
     }
 }
 
-/// The first class in a type that is none of the types that are there. Cassandra has some more, which
-/// no CQL type stands for.
+/// The first class in a type that is unknown here. Cassandra has some more, which no CQL type
+/// stands for.
 fn unknown_class(ty: &CqlType) -> Option<String> {
     match ty {
         CqlType::Custom(custom) if !matches!(custom.kind(), CustomKind::Unknown) => {

@@ -12,8 +12,8 @@ const LOCATOR: &str = "org.apache.cassandra.locator.";
 
 type ReplicationProperty = Option<BTreeMap<String, String>>;
 
-/// The properties of a keyspace and its replication, as far as they can be told without looking
-/// into the replication. Source: `KeyspaceAttributes.validate`.
+/// Returns the properties of a keyspace and its replication. It checks only those errors that need
+/// no evaluation of the replication. Source: `KeyspaceAttributes.validate`.
 fn keyspace_properties(
     properties: &[Property],
 ) -> Result<(Properties<'_>, ReplicationProperty), PlanError> {
@@ -29,7 +29,7 @@ fn keyspace_properties(
     Ok((p, replication))
 }
 
-/// What is checked of CREATE KEYSPACE before it is told that the keyspace exists.
+/// Checks of CREATE KEYSPACE that precede the error of an existing keyspace.
 pub(crate) fn check_keyspace_properties(properties: &[Property]) -> Result<(), PlanError> {
     match keyspace_properties(properties)? {
         (_, Some(_)) => Ok(()),
@@ -37,7 +37,7 @@ pub(crate) fn check_keyspace_properties(properties: &[Property]) -> Result<(), P
     }
 }
 
-/// What replication depends on beside its options.
+/// Input of replication beside its options.
 #[derive(Clone, Copy)]
 pub(crate) struct Cluster<'a> {
     /// The datacenters and how many nodes each has.

@@ -1,4 +1,4 @@
-//! Which permissions a plan needs, and what its creator gets permissions on.
+//! Permissions that a plan needs, and the resources whose permissions its creator gets.
 //!
 //! Owns: [`requirements`] and those of each kind of plan, [`created`]. Whether a user has them is [`crate::auth::Access`]'s. Source: `authorize` of
 //! Cassandra 5.0's statements.
@@ -19,8 +19,8 @@ use crate::plan::{CommandPlan, Plan, PlanInputs, PlanKind};
 use crate::raw_type;
 use crate::select::SelectPlan;
 
-/// What a plan needs; statements about roles have rules of their own. What schema changes need depends
-/// on what there is already.
+/// Returns the permissions that a plan needs; statements about roles have rules of their own. The
+/// permissions of schema changes depend on the existing schema.
 pub fn requirements(plan: &Plan, schema: &Schema) -> Vec<Requirement> {
     match &plan.kind {
         PlanKind::Select(select) => of_select(select, &plan.inputs),
@@ -48,7 +48,7 @@ fn with_functions(mut needed: Vec<Requirement>, inputs: &PlanInputs) -> Vec<Requ
     needed
 }
 
-/// What a SELECT needs.
+/// Returns the permissions that a SELECT needs.
 pub fn of_select(plan: &SelectPlan, inputs: &PlanInputs) -> Vec<Requirement> {
     let table = plan.table();
     if is_readable_by_all(table) {
@@ -66,18 +66,19 @@ pub fn of_select(plan: &SelectPlan, inputs: &PlanInputs) -> Vec<Requirement> {
     with_functions(needed, inputs)
 }
 
-/// What INSERT, UPDATE and DELETE need.
+/// Returns the permissions that INSERT, UPDATE and DELETE need.
 pub fn of_modify(plan: &ModifyPlan, inputs: &PlanInputs) -> Vec<Requirement> {
     with_functions(of_modification(plan), inputs)
 }
 
-/// What BEGIN BATCH needs.
+/// Returns the permissions that BEGIN BATCH needs.
 pub fn of_batch(plan: &BatchPlan, inputs: &PlanInputs) -> Vec<Requirement> {
     let needed = plan.statements().iter().flat_map(of_modification).collect();
     with_functions(needed, inputs)
 }
 
-/// What other statements need; of a schema change it depends on what the schema has already.
+/// Returns the permissions that other statements need; for a schema change they depend on the
+/// existing schema.
 pub fn of_command(plan: &CommandPlan, schema: &Schema) -> Vec<Requirement> {
     match plan {
         CommandPlan::Truncate(truncate) => vec![on_table(Permission::Modify, &truncate.table)],
@@ -90,7 +91,7 @@ fn on_table(permission: Permission, table: &Arc<Table>) -> Requirement {
     Requirement::Permission(permission, Resource::table(&table.keyspace, &table.name))
 }
 
-/// Conditions tell what is there: they need what a SELECT needs.
+/// Conditions reveal stored values: they need the permissions of a SELECT.
 fn of_modification(plan: &ModifyPlan) -> Vec<Requirement> {
     let mut needed = vec![on_table(Permission::Modify, plan.table())];
     if plan.has_conditions() {
@@ -99,7 +100,8 @@ fn of_modification(plan: &ModifyPlan) -> Vec<Requirement> {
     needed
 }
 
-/// What drivers and connectors read of themselves, as Cassandra 5.0.9 has it.
+/// Returns true for the tables that drivers and connectors read on their own, as in Cassandra
+/// 5.0.9.
 fn is_readable_by_all(table: &Table) -> bool {
     match &*table.keyspace {
         "system" => matches!(
@@ -118,7 +120,8 @@ fn types_of(raw: &[RawType], keyspace: &Keyspace) -> Option<Vec<CqlType>> {
     raw.iter().map(resolve).collect()
 }
 
-/// What CREATE FUNCTION and CREATE AGGREGATE need: ALTER to replace one, else CREATE.
+/// Returns the permission for CREATE FUNCTION and CREATE AGGREGATE: ALTER to replace one, else
+/// CREATE.
 fn of_creation(
     keyspace: &str,
     name: &str,
@@ -142,7 +145,8 @@ fn of_creation(
     }
 }
 
-/// What DROP FUNCTION and DROP AGGREGATE need: DROP on each that is meant.
+/// Returns the permissions for DROP FUNCTION and DROP AGGREGATE: DROP on each overload that is
+/// meant.
 fn of_drop(
     keyspace: &str,
     name: &str,
@@ -234,12 +238,13 @@ fn of_table_change(plan: &DdlPlan) -> Option<Requirement> {
         StatementKind::CreateView(s) => on_table(Permission::Alter, &s.base.name.text),
         StatementKind::AlterType(_) => on_tables(Permission::Alter),
         StatementKind::DropType(_) => on_tables(Permission::Drop),
-        // There are none of the others: they need nothing and say that it does not exist.
+        // The other objects do not exist here: their statements need nothing and report that.
         _ => return None,
     })
 }
 
-/// What its creator gets all permissions on; `schema` is the one before.
+/// Returns the resources on which the creator gets all permissions; `schema` is the one before the
+/// change.
 pub fn created(plan: &DdlPlan, schema: &Schema) -> Vec<Resource> {
     let keyspace = plan.keyspace();
     let new = |name: &str, args: &[RawType]| {

@@ -1,4 +1,4 @@
-//! Tables by name and kind: what a statement may mean and what it may change.
+//! Tables by name and kind: the tables that a statement may name and those that it may change.
 
 use cql_syntax::ast::QualifiedName;
 use schema::{Column, Table};
@@ -31,21 +31,21 @@ pub(crate) fn existing_column<'t>(table: &'t Table, name: &str) -> Result<&'t Co
     })
 }
 
-/// Whether a table is the one of the node's log records, which is not like other virtual tables: its
-/// newest partitions come first, it can be emptied, and filtering it must be asked for.
+/// Returns true for the table of the node's log records, which is unlike other virtual tables: its
+/// newest partitions come first, it can be truncated, and filtering needs ALLOW FILTERING.
 ///
 /// Source: Cassandra's `LogMessagesTable`.
 pub fn is_log_table(table: &Table) -> bool {
     table.is_virtual() && &*table.keyspace == "system_views" && &*table.name == "system_logs"
 }
 
-/// Whether the rows of a table are made of the roles in the metadata.
+/// Returns true if the rows of a table are computed from the roles in the metadata.
 pub fn is_computed(table: &Table) -> bool {
     &*table.keyspace == "system_auth"
 }
 
-/// Refuses to change the contents of keyspaces that only the node itself writes. Cassandra takes
-/// such statements from everybody who may, and does not start afterwards.
+/// Refuses to change the contents of keyspaces that only the node itself writes. Cassandra executes
+/// such statements of any user with the permission, and does not start afterwards.
 pub(crate) fn check_not_system(table: &Table) -> Result<(), PlanError> {
     if matches!(&*table.keyspace, "system" | "system_schema") {
         return Err(PlanError::invalid(format!(

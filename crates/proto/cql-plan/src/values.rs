@@ -1,4 +1,4 @@
-//! Values of an execution: as they come on the wire, and what binding terms to them gives.
+//! Values of an execution: their wire form, and the results of binding terms to them.
 
 use std::borrow::Cow;
 
@@ -12,13 +12,13 @@ use crate::guardrails::Watch;
 pub enum BoundValue<'a> {
     /// Length -1.
     Null,
-    /// Length -2 (protocol v4 on): what it would set stays as it is.
+    /// Length -2 (protocol v4 on): the column keeps its value.
     Unset,
     /// Anything else.
     Bytes(&'a [u8]),
 }
 
-/// The values of markers, and behind them the results of [`crate::plan::PlanInputs::evaluate_calls`].
+/// The values of markers, followed by the results of [`crate::plan::PlanInputs::evaluate_calls`].
 pub fn with_results<'v>(
     values: &[BoundValue<'v>],
     results: &'v [Option<Vec<u8>>],
@@ -30,19 +30,20 @@ pub fn with_results<'v>(
     values.iter().copied().chain(results.iter().map(result)).collect()
 }
 
-/// What one execution is told.
+/// Inputs of one execution.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecuteOptions<'a> {
     /// When it is, for what expires: the client's time in seconds, else the wall clock.
     pub now: WallMicros,
-    /// Wall clock of the coordinator, for UUIDs and functions of the time: whatever the client says of
-    /// the time, as what a shard makes of it would go on from there for everybody.
+    /// Wall clock of the coordinator, for UUIDs and functions of the time. The client's timestamp
+    /// does not change it: otherwise the state of a shard's UUID source would carry it over to all
+    /// other clients.
     pub clock: WallMicros,
     /// The client's timestamp, else the coordinator's.
     pub default_timestamp: TimestampMicros,
     /// Rows per page; `None` or 0 = no paging.
     pub page_size: Option<u32>,
-    /// Where the last page ended.
+    /// End of the last page.
     pub paging_state: Option<&'a [u8]>,
     /// Native protocol version of the connection.
     pub protocol_version: u8,
@@ -60,7 +61,7 @@ impl<'a> ExecuteOptions<'a> {
     }
 }
 
-/// What terms are told when they are bound.
+/// Inputs of the binding of terms.
 #[derive(Clone, Copy, Debug)]
 pub struct BindEnv<'a> {
     /// For functions.
@@ -70,13 +71,13 @@ pub struct BindEnv<'a> {
 }
 
 impl<'a> BindEnv<'a> {
-    /// Of constants, which are evaluated while a statement is planned.
+    /// Environment of constants, which are evaluated while a statement is planned.
     pub(crate) fn of_constants(now: WallMicros, uuids: &'a UuidSource) -> BindEnv<'a> {
         BindEnv { eval: EvalEnv::of_constants(now, uuids), watch: None }
     }
 }
 
-/// What a term came to.
+/// Result of binding a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound<'v> {
     /// Null.

@@ -1,4 +1,4 @@
-//! Rows made by the program: computed tables and what a node writes about itself.
+//! Rows built by the program: computed tables and the node's own writes.
 //!
 //! Owns: typed setters by column name over the packed row format, serialised keys of such rows.
 //! Never: decides which rows exist, IO, clocks.
@@ -56,7 +56,7 @@ pub enum VirtualRowError {
         /// The column.
         column: String,
     },
-    /// A value is longer than its encoding can say.
+    /// A value is longer than its encoding allows.
     #[error(transparent)]
     Value(#[from] TypeError),
 }
@@ -78,8 +78,8 @@ impl<'t> VirtualRowBuilder<'t> {
         VirtualRowBuilder::at(table, TimestampMicros(0))
     }
 
-    /// A row whose cells have the given timestamp. Multi-cell columns replace what was there: they
-    /// carry a deletion one microsecond older.
+    /// A row whose cells have the given timestamp. Multi-cell columns replace their previous
+    /// contents: they carry a deletion one microsecond older.
     pub fn at(table: &'t Table, timestamp: TimestampMicros) -> Self {
         let values = vec![None; table.columns.len()];
         VirtualRowBuilder { table, timestamp, values, error: None }

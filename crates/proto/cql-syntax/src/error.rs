@@ -1,13 +1,13 @@
-//! The one error of this crate, and how its text is made.
+//! The one error of this crate, and the formatting of its text.
 
 use crate::lexer::{LexError, lex_all};
 use crate::token::{Tok, Token};
 
 /// A text that is not CQL.
 ///
-/// The message has Cassandra's shape: `line L:C what is wrong (…snippet with the [token]…)`. Line
-/// is 1-based, column 0-based in UTF-16 units, as ANTLR counts; the end of the text is `line 0:-1`.
-/// The refusals that Cassandra gives without a position have none here either.
+/// The message has Cassandra's shape: `line L:C description (…snippet with the [token]…)`. Line is
+/// 1-based, column 0-based in UTF-16 units, as ANTLR counts; the end of the text is `line 0:-1`.
+/// Errors that Cassandra reports without a position have none here either.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
@@ -54,9 +54,9 @@ impl SyntaxError {
     }
 }
 
-/// The tokens of a production that cannot go on.
+/// The expected tokens of a production that cannot continue.
 pub(crate) struct Misfit {
-    /// Where it started; the marked token.
+    /// First token of the production; the marked token.
     pub(crate) decision: Token,
     /// The token that did not fit.
     pub(crate) failed: Token,

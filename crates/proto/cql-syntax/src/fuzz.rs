@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: whatever the bytes, they must return.
+//! Entry points for fuzzing: they must return for any bytes.
 
 use crate::{parse, parse_term, parse_type, split_statements};
 

@@ -9,7 +9,7 @@
 
 use crate::token::{Tok, Token};
 
-/// Why the text cannot be cut into tokens from `offset` on.
+/// Error at `offset`, where no token can be read.
 #[derive(Clone, Debug)]
 pub(crate) struct LexError {
     pub(crate) offset: usize,
@@ -19,7 +19,7 @@ pub(crate) struct LexError {
 /// The tokens without white space and comments. The last one is [`Tok::Eof`], or
 /// [`Tok::LexFailure`] when there is an error.
 pub(crate) fn lex(text: &str) -> (Vec<Token>, Option<LexError>) {
-    // One token per 3 bytes is what lists of short names have; more only grows the list.
+    // Lists of short names have one token per 3 bytes; with more tokens the list grows.
     let mut tokens = Vec::with_capacity(text.len() / 3 + 4);
     let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0 };
     loop {
@@ -71,7 +71,7 @@ impl<'t> Lexer<'t> {
         Lexer { text, bytes: text.as_bytes(), at: 0 }
     }
 
-    /// Where the next token starts.
+    /// Returns the position of the next token.
     pub(crate) fn position(&self) -> usize {
         self.at
     }
@@ -216,8 +216,7 @@ impl<'t> Lexer<'t> {
         LexError { offset: self.text.len(), what }
     }
 
-    /// The character `ahead` bytes on is not the one that the token goes on with.
-    /// An `e` behind a number is the start of an exponent, which must have digits.
+    /// Rejects an `e` after a number: it starts an exponent, which must have digits.
     fn check_exponent(&self, rest: &[u8], kind: Tok, len: usize) -> Result<(), LexError> {
         if !matches!(kind, Tok::Integer | Tok::FloatLiteral)
             || !matches!(rest.get(len), Some(b'e' | b'E'))
@@ -376,7 +375,7 @@ fn exponent_len(rest: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// End of `1h30m` that starts at `from`; `None` when there is no unit behind the first digits.
+/// End of `1h30m` that starts at `from`; `None` when no unit follows the first digits.
 fn unit_duration_end(rest: &[u8], from: usize) -> Option<usize> {
     let mut end = None;
     let mut at = from;
@@ -449,7 +448,7 @@ fn designators_end(rest: &[u8], from: usize, designators: &[u8; 3]) -> Option<us
 const UUID_BYTES: usize = 36;
 
 fn is_uuid(rest: &[u8]) -> bool {
-    // Mostly told by the first dash.
+    // Fast path: mostly the first dash decides.
     if rest.get(8) != Some(&b'-') {
         return false;
     }

@@ -5,7 +5,7 @@
 //! never refuses a statement that the grammar allows, so that later layers refuse it by name.
 //!
 //! Reading order: [`ast`], `token`, `lexer`, `parser`, `printer`. Every tree prints itself with
-//! `Display`, and what is printed parses to an equal tree.
+//! `Display`, and the text parses to an equal tree.
 
 pub mod ast;
 mod error;

@@ -7,8 +7,8 @@ use crate::token::Tok;
 /// comments do not count, nor those inside a batch; pieces of white space and comments alone are
 /// left out. Each piece is trimmed and has no semicolon at its end.
 ///
-/// Takes any text: what cannot be read (an unterminated string, a stray character) stays part of
-/// its piece, so that parsing the piece tells.
+/// Takes any text: invalid parts (an unterminated string, a stray character) stay in their piece,
+/// so that parsing the piece reports them.
 pub fn split_statements(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut lexer = Lexer::new(text);

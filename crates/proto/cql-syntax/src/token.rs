@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::ast::NativeType;
 
-/// What may be made of a keyword where a name is wanted.
+/// Use of a keyword as a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Never a name.
@@ -44,7 +44,7 @@ macro_rules! tokens {
                 }
             }
 
-            /// The keyword's class; `None` for what is not a keyword.
+            /// The keyword's class; `None` for other tokens.
             pub(crate) fn class(self) -> Option<Class> {
                 match self {
                     $(Tok::$symbol => None,)*
@@ -162,7 +162,7 @@ const KEYWORD_BYTES_MAX: usize = 14;
 /// Slots of the table of keywords, a power of two: two thirds are free.
 const SLOTS: usize = 512;
 
-/// A keyword as the table has it: its bytes as one number, 0 where there is none.
+/// A keyword as the table has it: its bytes as one number, 0 for an empty slot.
 #[derive(Clone, Copy)]
 struct Slot {
     word: u128,
@@ -190,8 +190,9 @@ const fn slots() -> [Slot; SLOTS] {
     slots
 }
 
-/// A word of letters, digits and `_` with at most 16 bytes as one number, whatever its case: the bit
-/// between upper and lower case is set in digits anyway, and makes no other word of any.
+/// Packs a word of letters, digits and `_` with at most 16 bytes into one number, ignoring case.
+/// The bit between upper and lower case is set in digits anyway, so no two words become equal by
+/// it.
 #[expect(clippy::indexing_slicing, reason = "below the length")]
 const fn packed(word: &[u8]) -> u128 {
     let mut packed = 0;
@@ -208,7 +209,7 @@ const fn slot_of(word: u128) -> usize {
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize % SLOTS
 }
 
-/// The keyword of a packed word; `Ident` when it is none.
+/// The keyword of a packed word; `Ident` for any other word.
 fn keyword_of(word: u128) -> Tok {
     let mut at = slot_of(word);
     while let Some(slot) = SLOT_OF.get(at) {
@@ -246,24 +247,24 @@ impl Tok {
         }
     }
 
-    /// Whether it can be a name: plain, quoted (not empty), or an unreserved keyword.
+    /// Returns true if it can be a name: plain, quoted (not empty), or an unreserved keyword.
     #[inline]
     pub(crate) fn is_name(self) -> bool {
         matches!(self, Tok::Ident | Tok::QuotedName) || self.is_unreserved()
     }
 
-    /// Whether it is an unreserved keyword.
+    /// Returns true for an unreserved keyword.
     pub(crate) fn is_unreserved(self) -> bool {
         !matches!(self.class(), None | Some(Class::Reserved))
     }
 
-    /// Whether it can be a function's name.
+    /// Returns true if it can be a function's name.
     pub(crate) fn is_function_name(self) -> bool {
         matches!(self, Tok::Ident | Tok::QuotedName | Tok::TokenWord | Tok::Count)
             || matches!(self.class(), Some(Class::Basic | Class::Native(_)))
     }
 
-    /// Whether it can be a user type's name.
+    /// Returns true if it can be a user type's name.
     pub(crate) fn is_type_name(self) -> bool {
         matches!(self, Tok::Ident | Tok::QuotedName | Tok::Key)
             || self.class() == Some(Class::Basic)
@@ -282,8 +283,8 @@ impl Tok {
 pub(crate) const RESERVED_TYPE_NAMES: [&str; 7] =
     ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
 
-/// Whether a lower-case word cannot be a name without quotes. Beyond Cassandra's reserved list
-/// these are `true` and `false`.
+/// Returns true if a lower-case word cannot be a name without quotes. Beyond Cassandra's reserved
+/// list these are `true` and `false`.
 pub fn is_reserved(word: &str) -> bool {
     let kind = Tok::of_word(word.as_bytes());
     kind == Tok::BooleanLiteral || kind.class() == Some(Class::Reserved)
@@ -328,7 +329,7 @@ impl Token {
 mod tests {
     use super::*;
 
-    /// What a word is by the list, however long that takes.
+    /// Looks a word up in the list of keywords, one by one.
     fn listed(word: &[u8]) -> Tok {
         let lower = word.to_ascii_lowercase();
         KEYWORDS.iter().find(|(w, _)| *w == lower).map_or(Tok::Ident, |(_, kind)| *kind)

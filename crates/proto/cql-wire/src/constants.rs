@@ -29,7 +29,7 @@ macro_rules! numbered {
             /// From the number on the wire.
             ///
             /// # Errors
-            /// The number is none of them; the text is Cassandra's.
+            /// The number is unknown; the text is Cassandra's.
             #[inline]
             pub const fn from_number(number: $repr) -> Result<$name, WireError> {
                 match number {
@@ -112,7 +112,7 @@ numbered! {
     WriteFailure = 0x1500, "WRITE_FAILURE";
     /// The CDC log is full.
     CdcWriteFailure = 0x1600, "CDC_WRITE_FAILURE";
-    /// Whether the conditional write was applied is not known.
+    /// The outcome of the conditional write is unknown.
     CasWriteUnknown = 0x1700, "CAS_WRITE_UNKNOWN";
     /// The statement cannot be parsed.
     SyntaxError = 0x2000, "SYNTAX_ERROR";
@@ -122,7 +122,7 @@ numbered! {
     Invalid = 0x2200, "INVALID";
     /// Bad options of a schema change.
     ConfigError = 0x2300, "CONFIG_ERROR";
-    /// Keyspace or table is there already.
+    /// Keyspace or table already exists.
     AlreadyExists = 0x2400, "ALREADY_EXISTS";
     /// The prepared statement is not known here.
     Unprepared = 0x2500, "UNPREPARED";
@@ -168,7 +168,7 @@ numbered! {
 }
 
 impl Opcode {
-    /// Whether clients send it.
+    /// Returns true if clients send it.
     #[inline]
     pub const fn is_request(self) -> bool {
         match self {
@@ -194,7 +194,7 @@ impl Opcode {
 }
 
 numbered! {
-    /// Why one replica failed a request (v5).
+    /// Reason of one replica's failure (v5).
     FailureReason: u16, unknown UnknownFailureReason;
     /// No reason given.
     Unknown = 0, "UNKNOWN";
@@ -225,7 +225,7 @@ numbered! {
     Counter = 2, "COUNTER";
 }
 
-/// What kind of write timed out or failed.
+/// Kind of write that timed out or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteType {
     /// One statement, or a batch of one partition.

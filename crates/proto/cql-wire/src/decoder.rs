@@ -1,12 +1,11 @@
 //! From a stream of bytes to frames.
 //!
-//! Owns the one machine that cuts frames out of what a connection received: plain frames of v3 and v4 (decompressed
-//! where needed), v5 before and after the switch to segments. It reads from the caller's buffer and copies only what
-//! must be: decompressed bodies, and frames that are spread over segments. It decides for each error whether the
-//! connection can go on.
+//! Owns the one machine that cuts received bytes into frames: plain frames of v3 and v4 (decompressed where needed),
+//! v5 before and after the switch to segments. It reads from the caller's buffer and copies only decompressed
+//! bodies, and frames that are spread over segments. It decides for each error whether the connection stays open.
 //!
-//! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are passed over as they come. The same
-//! becomes of a frame that the caller refuses while it is incomplete ([`FrameDecoder::refuse_partial`]).
+//! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are skipped as they arrive. The same
+//! applies to a frame that the caller refuses while it is incomplete ([`FrameDecoder::refuse_partial`]).
 
 use crate::compression::Compression;
 use crate::constants::Opcode;
@@ -24,7 +23,7 @@ const KEEP_CAPACITY_MAX: usize = 1 << 20;
 /// The same while no frame is being taken.
 const IDLE_CAPACITY_MAX: usize = 64 << 10;
 
-/// Who is decoding.
+/// Side that decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Takes requests.
@@ -61,11 +60,11 @@ pub struct FrameDecoder {
     large_state: Large,
 }
 
-/// Where the rest of the present self-contained segment is.
+/// Location of the rest of the current self-contained segment.
 #[derive(Clone, Copy, Debug)]
 enum Payload {
     None,
-    /// In the input: so many bytes, then the trailer.
+    /// In the input: this many bytes, then the trailer.
     Input(usize),
     /// In `scratch`, from this position on.
     Scratch(usize),
@@ -129,7 +128,7 @@ impl FrameDecoder {
         Ok(())
     }
 
-    /// After `next` returned `None`: at least so many more bytes are needed for the next frame.
+    /// After `next` returned `None`: least number of further bytes that the next frame needs.
     pub fn missing(&self) -> usize {
         self.missing.max(1)
     }
@@ -139,16 +138,16 @@ impl FrameDecoder {
         self.scratch.capacity().saturating_add(self.large.capacity())
     }
 
-    /// Whether a part of a frame arrived that is neither in the input nor handed out: of a large frame in segments, or
-    /// of one that is skipped.
+    /// Returns true if a part of a frame arrived that is neither in the input nor handed out: of a
+    /// large frame in segments, or of one that is skipped.
     pub fn is_within_frame(&self) -> bool {
         self.discard.is_some()
             || matches!(self.large_state, Large::Collecting(..) | Large::Discarding(..))
     }
 
-    /// Skips the rest of the frame that is incomplete and reports `NoMemory` on its stream when its end was reached.
-    /// `input` is what `next` left when it returned `None`. False: it does not show yet which frame this is, or
-    /// the frame is skipped already.
+    /// Skips the rest of the incomplete frame and reports `NoMemory` on its stream when its end was
+    /// reached. `input` is the rest that `next` left when it returned `None`. Returns false if the
+    /// frame is not identified yet, or is skipped already.
     pub fn refuse_partial(&mut self, input: &[u8]) -> bool {
         if self.segmented {
             let Large::Collecting(length, header) = self.large_state else { return false };
@@ -183,12 +182,14 @@ impl FrameDecoder {
         }
     }
 
-    /// The next frame, or `None` when `input` does not hold a whole one; `input` is moved behind what was used.
+    /// The next frame, or `None` when `input` does not hold a whole one; `input` is advanced past
+    /// the used bytes.
     ///
-    /// The bytes left in `input` must be presented again, with more behind them.
+    /// The bytes left in `input` must be presented again, followed by more.
     ///
     /// # Errors
-    /// See [`FrameError::fatal`]: after an error that is not fatal the decoder is behind the bad frame.
+    /// See [`FrameError::fatal`]: after an error that is not fatal the decoder has passed the bad
+    /// frame.
     pub fn next<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],

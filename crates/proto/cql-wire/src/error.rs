@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from the other side, in Cassandra's words where it has them.
+//! Errors in bytes from the other side, in Cassandra's words where it has them.
 
 use crate::compression::Compression;
 use crate::constants::{ErrorCode, Opcode};
@@ -6,7 +6,7 @@ use crate::version::ProtocolVersion;
 use codec::DecodeError;
 use codec::writer::LengthError;
 
-/// A message that cannot be decoded, encoded or accepted. The display text is what the client is told.
+/// A message that cannot be decoded, encoded or accepted. The display text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A protocol version that is not spoken.
@@ -67,7 +67,7 @@ pub enum WireError {
         /// The message.
         opcode: Opcode,
     },
-    /// A frame above the limit; its body was passed over, so the connection goes on.
+    /// A frame above the limit; its body was skipped, so the connection stays open.
     #[error("Request is too big: length {length} exceeds maximum allowed length {max}.")]
     TooBig {
         /// Bytes of the frame with its header.
@@ -75,8 +75,8 @@ pub enum WireError {
         /// The limit.
         max: u64,
     },
-    /// A message whose body is above the limit, in segments or after decompression; it was skipped, so the
-    /// connection goes on.
+    /// A message whose body is above the limit, in segments or after decompression; it was skipped,
+    /// so the connection stays open.
     #[error("CQL Message of size {length} bytes exceeds allowed maximum of {max} bytes")]
     MessageTooBig {
         /// Bytes of the body, uncompressed.
@@ -84,8 +84,8 @@ pub enum WireError {
         /// The limit.
         max: u64,
     },
-    /// A request that arrived in part and finds no memory for the rest; it was skipped, so the connection
-    /// goes on.
+    /// A request that arrived in part and finds no memory for the rest; it was skipped, so the
+    /// connection stays open.
     #[error(
         "Request breached limit on requests in flight: there is no memory for a request of {length} bytes. \
          Server is currently in an overloaded state and cannot accept more requests."
@@ -126,13 +126,13 @@ pub enum WireError {
         part: &'static str,
         /// The checksum sent.
         read: u32,
-        /// The checksum of what was received.
+        /// The checksum of the received bytes.
         computed: u32,
     },
     /// Segments that do not add up to frames.
     #[error("invalid segment: {problem}")]
     Segment {
-        /// What is wrong.
+        /// The defect.
         problem: &'static str,
     },
     /// A body that does not decompress.
@@ -209,7 +209,7 @@ pub enum WireError {
         /// The limit.
         max: usize,
     },
-    /// A name that is none of an enumeration's.
+    /// A name that an enumeration does not have.
     #[error("Invalid value '{name}' for {kind}")]
     UnknownName {
         /// The enumeration.
@@ -257,10 +257,10 @@ pub enum WireError {
     /// A message to be sent that does not fit the protocol.
     #[error("{0}")]
     TooLong(#[from] LengthError),
-    /// A message to be sent that this version of the protocol cannot say.
+    /// A message that this version of the protocol cannot express.
     #[error("{what} needs native protocol version {needed}")]
     NeedsVersion {
-        /// What was to be sent.
+        /// The message that was to be sent.
         what: &'static str,
         /// The version that has it.
         needed: ProtocolVersion,
@@ -291,7 +291,8 @@ impl WireError {
 /// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, WireError>;
 
-/// A frame, or the place of one, that cannot be used: how to answer, and whether the connection can go on.
+/// A frame, or a position without one, that cannot be used. It has the way to answer, and whether
+/// the connection stays open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct FrameError {
@@ -299,9 +300,9 @@ pub struct FrameError {
     pub stream: i16,
     /// Version number of the answer's frame (1 and 2 too: [`crate::response::encode_frame_error`] knows their header).
     pub reply_version: u8,
-    /// True: answer, then close, for where the next frame begins is not known. False: answer on the stream and go on;
-    /// the decoder has passed over the frame.
+    /// True: answer, then close, for the start of the next frame is unknown. False: answer on the
+    /// stream and continue; the decoder has skipped the frame.
     pub fatal: bool,
-    /// What is wrong.
+    /// The error.
     pub error: WireError,
 }

@@ -1,6 +1,7 @@
-//! What comes behind code and message of an ERROR.
+//! The fields after code and message of an ERROR.
 //!
-//! Owns the fields of each code and how newer errors are told to older clients (`ErrorMessage` of Cassandra).
+//! Owns the fields of each code and the mapping of newer errors for older clients (`ErrorMessage` of
+//! Cassandra).
 
 use crate::constants::{Consistency, ErrorCode, FailureReason, WriteType};
 use crate::error::Result;
@@ -15,14 +16,14 @@ use core::net::IpAddr;
 /// Replicas that failed a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failures {
-    /// How many (what v4 says).
+    /// Their number (v4).
     Count(i32),
-    /// Who and why (v5).
+    /// Replicas and reasons (v5).
     Reasons(Vec<(IpAddr, FailureReason)>),
 }
 
 impl Failures {
-    /// How many.
+    /// Returns their number.
     pub fn count(&self) -> i32 {
         match self {
             Failures::Count(count) => *count,
@@ -35,7 +36,7 @@ impl Failures {
             out.put_i32(self.count());
             return Ok(());
         }
-        // v5 has no way to say a number without reasons.
+        // v5 cannot express a number without reasons.
         let reasons = match self {
             Failures::Count(_) => &[][..],
             Failures::Reasons(reasons) => reasons,
@@ -115,7 +116,7 @@ pub enum ErrorBody<'a> {
     },
     /// The CDC log is full (v4).
     CdcWriteFailure,
-    /// Whether the conditional write was applied is not known (v5).
+    /// The outcome of the conditional write is unknown (v5).
     CasWriteUnknown { consistency: Consistency, received: i32, block_for: i32 },
     /// The statement cannot be parsed.
     SyntaxError,
@@ -125,7 +126,7 @@ pub enum ErrorBody<'a> {
     Invalid,
     /// Bad options of a schema change.
     ConfigError,
-    /// It is there already; `table` is empty when it is the keyspace.
+    /// The object already exists; `table` is empty when it is the keyspace.
     AlreadyExists { keyspace: &'a str, table: &'a str },
     /// The prepared statement is not known here.
     Unprepared { id: &'a [u8] },
@@ -186,7 +187,8 @@ impl<'a> ErrorBody<'a> {
         }
     }
 
-    /// What a client of this version is told instead, when its version does not have the error.
+    /// Returns the error that a client of this version gets instead, when its version does not have
+    /// this one.
     fn for_version(&self, version: ProtocolVersion) -> Option<ErrorBody<'static>> {
         let v3 = version < ProtocolVersion::V4;
         let before_v5 = version < ProtocolVersion::V5;
@@ -280,7 +282,7 @@ impl<'a> ErrorBody<'a> {
             } => {
                 three(out, *consistency, *received, *block_for);
                 put_string(out, write_type.name())?;
-                // From v5 on a conditional write always says how often it met another one.
+                // From v5 on a conditional write always has the number of its contentions.
                 if version >= ProtocolVersion::V5 && *write_type == WriteType::Cas {
                     out.put_u16(contentions.unwrap_or(0));
                 }

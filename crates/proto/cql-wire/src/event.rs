@@ -6,7 +6,7 @@ use crate::version::ProtocolVersion;
 use codec::Reader;
 use core::net::SocketAddr;
 
-/// What can be subscribed to.
+/// Kind of event that a client can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// Nodes come, go, move.
@@ -65,7 +65,7 @@ impl EventKinds {
         }
     }
 
-    /// Whether this kind is in it.
+    /// Returns true if this kind is in it.
     pub const fn contains(self, kind: EventKind) -> bool {
         match kind {
             EventKind::TopologyChange => self.topology,
@@ -103,7 +103,7 @@ fn pick<T: Copy>(
     found.copied().ok_or_else(|| WireError::unknown_name(what, name))
 }
 
-/// What happened to a node in the ring.
+/// Change of a node in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyChangeKind {
     /// It joined.
@@ -132,14 +132,14 @@ impl TopologyChangeKind {
     }
 }
 
-/// What happened to a schema object.
+/// Change of a schema object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaChangeKind {
     /// It is new.
     Created,
     /// It was altered.
     Updated,
-    /// It is gone.
+    /// It was dropped.
     Dropped,
 }
 
@@ -158,7 +158,7 @@ impl SchemaChangeKind {
     }
 }
 
-/// Which schema object changed.
+/// Schema object that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchemaTarget<'a> {
     /// The keyspace itself.
@@ -176,9 +176,9 @@ pub enum SchemaTarget<'a> {
 /// A change of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaChange<'a> {
-    /// What happened.
+    /// The change.
     pub kind: SchemaChangeKind,
-    /// In which keyspace.
+    /// Its keyspace.
     pub keyspace: &'a str,
     /// To what.
     pub target: SchemaTarget<'a>,
@@ -194,7 +194,8 @@ impl<'a> SchemaChange<'a> {
             SchemaTarget::Aggregate(name, arguments) => ("AGGREGATE", Some(name), Some(arguments)),
         };
         if arguments.is_some() && version < ProtocolVersion::V4 {
-            // v3 does not know functions: Cassandra says that the keyspace was updated, with an empty name behind.
+            // v3 does not know functions: Cassandra sends an update of the keyspace, followed by an
+            // empty name.
             for text in [SchemaChangeKind::Updated.name(), "KEYSPACE", self.keyspace, ""] {
                 put_string(out, text)?;
             }
@@ -233,7 +234,7 @@ impl<'a> SchemaChange<'a> {
 pub enum Event<'a> {
     /// The ring changed.
     TopologyChange {
-        /// How.
+        /// Kind of the change.
         kind: TopologyChangeKind,
         /// Address and port for clients.
         address: SocketAddr,
@@ -250,7 +251,7 @@ pub enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Who gets it.
+    /// Returns the subscription that delivers it.
     pub fn kind(&self) -> EventKind {
         match self {
             Event::TopologyChange { .. } => EventKind::TopologyChange,

@@ -1,4 +1,4 @@
-//! The nine bytes before every message ("envelope" in v5), and building a response behind them.
+//! The nine bytes before every message ("envelope" in v5), and building a response after them.
 //!
 //! Owns the header's layout, its flags, and the optional fields between header and body: tracing id, warnings, custom
 //! payload.
@@ -46,7 +46,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Whether this flag is set.
+    /// Returns true if this flag is set.
     #[inline]
     pub const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -104,7 +104,7 @@ pub(crate) fn put_header(
     out.put_u32(length);
 }
 
-/// What may come between the header and the body of a response.
+/// Optional parts between the header and the body of a response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameExtras<'a> {
     /// Id of the trace that was started.
@@ -117,8 +117,9 @@ pub struct FrameExtras<'a> {
 
 /// One response under construction at the end of a connection's output buffer.
 ///
-/// The header is reserved at the start and its length patched by [`ResponseFrame::finish`]. Dropped without that, the
-/// buffer is cut back to where it was: an encoder that fails half-way leaves nothing behind.
+/// The header is reserved at the start and its length patched by [`ResponseFrame::finish`]. If it
+/// is dropped without that, the buffer is truncated to its previous length: an encoder that fails
+/// half-way leaves nothing in it.
 #[derive(Debug)]
 pub struct ResponseFrame<'o> {
     out: &'o mut Vec<u8>,
@@ -165,9 +166,10 @@ impl<'o> ResponseFrame<'o> {
         Ok(frame)
     }
 
-    /// Takes over a whole response that was made elsewhere for the same version, neither compressed
-    /// nor traced: for another stream, with a tracing id, and with its warnings behind those given. A custom payload
-    /// that is given is left out. `None`: the bytes are no such frame, or there are too many warnings.
+    /// Takes over a whole response that was built elsewhere for the same version, neither
+    /// compressed nor traced. It gets another stream, a tracing id, and its warnings after those
+    /// given. A custom payload that is given is left out. `None`: the bytes are no such frame, or
+    /// there are too many warnings.
     pub fn copied(
         out: &'o mut Vec<u8>,
         version: ProtocolVersion,
@@ -207,11 +209,11 @@ impl<'o> ResponseFrame<'o> {
         Some(frame)
     }
 
-    /// Inserts warnings that were not known when the frame was begun, without any. Left out before v4, which has no
-    /// place for them.
+    /// Inserts warnings into a frame that was begun without any. Left out before v4, which cannot
+    /// carry them.
     ///
     /// # Errors
-    /// `TooLong` for a warning that does not fit; the frame is as it was.
+    /// `TooLong` for a warning that does not fit; the frame is unchanged.
     pub fn warn(&mut self, warnings: &[&str]) -> Result<()> {
         let Some([first, bits]) = self.out.get_mut(self.start..).and_then(<[u8]>::first_chunk_mut)
         else {
@@ -229,7 +231,7 @@ impl<'o> ResponseFrame<'o> {
         Ok(())
     }
 
-    /// Where the body is appended.
+    /// Returns the buffer to append the body to.
     #[inline]
     pub fn body(&mut self) -> &mut Vec<u8> {
         self.out
@@ -243,7 +245,7 @@ impl<'o> ResponseFrame<'o> {
     /// Patches the length. Returns the bytes of the whole frame.
     ///
     /// # Errors
-    /// `TooLong` when the body is longer than an `i32` can say; nothing is left in the buffer.
+    /// `TooLong` when the length of the body exceeds an `i32`; nothing is left in the buffer.
     pub fn finish(mut self) -> Result<usize> {
         self.seal()?;
         Ok(self.out.len().saturating_sub(self.start))
@@ -301,12 +303,12 @@ pub(crate) fn compress_body(
     Ok(())
 }
 
-/// Appends the decompressed `body` of a v3 or v4 frame. A body that declares more than `max` bytes is refused before
-/// anything is decompressed.
+/// Appends the decompressed `body` of a v3 or v4 frame. A body that declares more than `max` bytes
+/// is refused before decompression.
 ///
 /// # Errors
-/// `MessageTooBig`: the sender can go on with a smaller one. `NotCompressed`, `BadUncompressedLength`, `Compression`:
-/// the sender does not compress as the protocol says.
+/// `MessageTooBig`: the sender can continue with a smaller one. `NotCompressed`,
+/// `BadUncompressedLength`, `Compression`: the sender does not compress as the protocol requires.
 pub(crate) fn decompress_body(
     compression: Compression,
     body: &[u8],

@@ -1,6 +1,6 @@
 //! Entry points for fuzzing: any bytes in, no panic.
 //!
-//! The first byte chooses side, compression and version; the rest is what the other side sent.
+//! The first byte chooses side, compression and version; the rest is the input from the other side.
 
 use crate::compression::Compression;
 use crate::constants::Opcode;

@@ -30,7 +30,7 @@ pub struct ColumnSpec<'a> {
     pub kind: WireType,
 }
 
-/// Columns encoded once (at PREPARE, say) and copied into each response that describes them.
+/// Columns encoded once (for example at PREPARE) and copied into each response that describes them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ColumnsBlock {
     count: u32,
@@ -50,7 +50,7 @@ impl ColumnsBlock {
                 rest.iter().all(|c| c.keyspace == first.keyspace && c.table == first.table)
             }
         };
-        // The count is written in four bytes, but no table has more columns than two can say.
+        // The count is written in four bytes, but no table has more columns than fit into two.
         check_count(columns.len(), "columns")?;
         // Two lengths and a type of two bytes; types with parts only grow it.
         let add = |sum: usize, text: &str| sum.saturating_add(text.len()).saturating_add(4);
@@ -76,7 +76,7 @@ impl ColumnsBlock {
         self.count
     }
 
-    /// The encoded columns, without flags and count: what a result metadata id can be computed from.
+    /// The encoded columns, without flags and count: the input of a result metadata id.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -106,7 +106,7 @@ fn columns<'a>(r: &mut Reader<'a>, global: bool, count: usize) -> Result<Vec<Col
 pub struct ResultMetadata<'a> {
     /// Values per row.
     pub column_count: u32,
-    /// Where to go on; present when there are more pages.
+    /// Position of the next page; present when there are more pages.
     pub paging_state: Option<&'a [u8]>,
     /// The new id when the columns changed since PREPARE.
     pub new_metadata_id: Option<&'a [u8]>,

@@ -103,7 +103,7 @@ pub(crate) fn put_count(out: &mut Vec<u8>, count: usize, what: &'static str) -> 
     Ok(())
 }
 
-/// A count that two bytes can say.
+/// Checks that a count fits into two bytes.
 pub(crate) fn check_count(count: usize, what: &'static str) -> Result<u16> {
     let max = usize::from(u16::MAX);
     let too_long = |_| codec::writer::LengthError { what, length: count, max };

@@ -70,19 +70,19 @@ impl<'a> BoundValues<'a> {
         Ok(BoundValues { count, named, version, bytes: start.get(..length).unwrap_or_default() })
     }
 
-    /// How many.
+    /// Returns their number.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether each value comes with the name of its marker.
+    /// Returns true if each value comes with the name of its marker.
     #[inline]
     pub fn is_named(&self) -> bool {
         self.named
@@ -136,7 +136,7 @@ impl<'a> BoundValues<'a> {
     }
 }
 
-/// Whether values have the same bytes in both versions: v3 has no unset ones.
+/// Returns true if values have the same bytes in both versions: v3 has no unset ones.
 pub(crate) fn is_same_form(a: ProtocolVersion, b: ProtocolVersion) -> bool {
     a == b || a.min(b) >= ProtocolVersion::V4
 }
@@ -221,7 +221,7 @@ impl ValueList {
     }
 }
 
-/// Everything that comes with a statement beside its text or id.
+/// All parameters of a statement beside its text or id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryParameters<'a> {
     /// Consistency level.
@@ -232,7 +232,7 @@ pub struct QueryParameters<'a> {
     pub skip_metadata: bool,
     /// Rows per page. Zero and negative numbers mean no paging, as in Cassandra.
     pub page_size: Option<i32>,
-    /// Where the previous page ended.
+    /// End of the previous page.
     pub paging_state: Option<&'a [u8]>,
     /// Consistency of the conditional part; SERIAL when not given.
     pub serial_consistency: Option<Consistency>,

@@ -21,7 +21,7 @@ const PREPARE_WITH_KEYSPACE: u32 = 0x01;
 /// One request, borrowed from its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestFrame<'a> {
-    /// To be traced.
+    /// True if the request is to be traced.
     pub tracing: bool,
     /// Custom payload (v4 on).
     pub custom_payload: Option<BytesMap<'a>>,
@@ -29,12 +29,12 @@ pub struct RequestFrame<'a> {
     pub request: Request<'a>,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// First message; see [`crate::StartupOptions::check`].
     Startup(StringMap<'a>),
-    /// What can be set at STARTUP?
+    /// Asks for the options of STARTUP.
     Options,
     /// One statement as text.
     Query {
@@ -90,7 +90,7 @@ pub enum BatchQuery<'a> {
 /// One statement of a batch with its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStatement<'a> {
-    /// What to run.
+    /// The statement to run.
     pub query: BatchQuery<'a>,
     /// With which values; positional.
     pub values: BoundValues<'a>,
@@ -123,12 +123,12 @@ impl<'a> BatchStatements<'a> {
         Ok(BatchStatements { count, version, bytes: start.get(..length).unwrap_or_default() })
     }
 
-    /// How many.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -169,10 +169,10 @@ fn put_batch_statement(
 }
 
 impl<'a> RequestFrame<'a> {
-    /// Decodes the body of a frame. Bytes behind the last field are ignored, as Cassandra does.
+    /// Decodes the body of a frame. Bytes after the last field are ignored, as Cassandra does.
     ///
     /// # Errors
-    /// Always one to answer on the frame's stream; the connection can go on.
+    /// Always one to answer on the frame's stream; the connection stays open.
     #[inline]
     pub fn decode(frame: &Frame<'a>, negotiated: Negotiated) -> Result<RequestFrame<'a>> {
         let mut r = Reader::new(frame.body, frame.header.opcode.name());
@@ -355,7 +355,7 @@ impl BatchList {
     }
 }
 
-/// How a client sends a request.
+/// Options of a client's request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions<'a> {
     /// Stream of the request and its response, 0..=32767.
@@ -368,10 +368,11 @@ pub struct RequestOptions<'a> {
     pub compression: Option<Compression>,
 }
 
-/// Appends a request as a frame; for v5 after STARTUP it still has to go through [`crate::pack_segments`].
+/// Appends a request as a frame; for v5 after STARTUP it still has to go through
+/// [`crate::pack_segments`].
 ///
 /// # Errors
-/// What the version cannot say; nothing is left in `out`.
+/// A field that the version cannot express; nothing is left in `out`.
 pub fn encode_request(
     request: &Request<'_>,
     negotiated: Negotiated,

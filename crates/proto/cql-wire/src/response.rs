@@ -26,7 +26,7 @@ pub(crate) mod result_kind {
     pub(crate) const SCHEMA_CHANGE: i32 = 5;
 }
 
-/// What PREPARED says, for encoding.
+/// Contents of PREPARED, for encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedResponse<'a> {
     /// Id to EXECUTE with.
@@ -46,7 +46,7 @@ pub struct PreparedResponse<'a> {
 /// Appends one response frame whose body `write` fills.
 ///
 /// # Errors
-/// What `write` says, `TooLong`; nothing is left in `out`.
+/// The errors of `write`, `TooLong`; nothing is left in `out`.
 pub fn encode_frame(
     out: &mut Vec<u8>,
     version: ProtocolVersion,
@@ -195,7 +195,7 @@ pub struct Response<'a> {
     pub body: ResponseBody<'a>,
 }
 
-/// What a server says.
+/// A server's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseBody<'a> {
     /// Something went wrong.
@@ -209,9 +209,9 @@ pub enum ResponseBody<'a> {
     Ready,
     /// Credentials first.
     Authenticate(&'a str),
-    /// What can be set at STARTUP.
+    /// The options of STARTUP.
     Supported(Vec<(&'a str, Vec<&'a str>)>),
-    /// Done, nothing to tell.
+    /// Done, without a result.
     Void,
     /// Rows.
     Rows(Rows<'a>),
@@ -285,7 +285,7 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Decodes the body of a frame. Bytes behind the last field are ignored.
+    /// Decodes the body of a frame. Bytes after the last field are ignored.
     ///
     /// # Errors
     /// Anything cut short or out of range.

@@ -10,7 +10,7 @@ use crate::version::ProtocolVersion;
 use codec::Writer;
 use codec::writer::LengthError;
 
-/// How much of the description goes with a page.
+/// Part of the description that a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataMode<'a> {
     /// All columns.

@@ -9,7 +9,7 @@ pub const SHARD: &str = "SCYLLA_SHARD";
 pub const NR_SHARDS: &str = "SCYLLA_NR_SHARDS";
 /// Class name of the partitioner.
 pub const PARTITIONER: &str = "SCYLLA_PARTITIONER";
-/// How tokens map to shards.
+/// Algorithm that maps tokens to shards.
 pub const SHARDING_ALGORITHM: &str = "SCYLLA_SHARDING_ALGORITHM";
 /// High bits of the token that the algorithm leaves out, decimal.
 pub const SHARDING_IGNORE_MSB: &str = "SCYLLA_SHARDING_IGNORE_MSB";
@@ -30,7 +30,7 @@ pub const PARTITIONER_MURMUR3: &str = "org.apache.cassandra.dht.Murmur3Partition
 pub const LWT_MARK: u32 = 0x8000_0000;
 const LWT_MASK_KEY: &str = "LWT_OPTIMIZATION_META_BIT_MASK=";
 
-/// How a node is sharded, as it tells its clients.
+/// Sharding of a node, as its clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardingInfo {
     /// Shard of the connection.
@@ -64,7 +64,8 @@ impl ShardingInfo {
         options
     }
 
-    /// What a client reads out of SUPPORTED. `None` when the node is not sharded in this way, or says it wrongly.
+    /// Parses SUPPORTED as a client does. `None` when the node is not sharded in this way, or its
+    /// values are invalid.
     pub fn from_supported(options: &[(&str, Vec<&str>)]) -> Option<ShardingInfo> {
         let get = |key: &str| {
             options

@@ -21,7 +21,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) payload_len: usize,
     /// Bytes of the payload once decompressed; `None` when it is not compressed.
     pub(crate) uncompressed_len: Option<usize>,
-    /// Whether it holds whole frames.
+    /// True if it holds whole frames.
     pub(crate) self_contained: bool,
 }
 
@@ -70,9 +70,10 @@ pub(crate) fn verify_payload(payload: &[u8], trailer: [u8; TRAILER_LEN]) -> Resu
     }
 }
 
-/// Appends finished v5 frames, lying one behind the other in `frames`, to `out` as segments: as many whole frames per
-/// segment as fit, larger ones spread over segments of their own. Called once per turn with all answers of a
-/// connection. Bytes behind the last whole frame are a broken invariant: [`crate::ResponseFrame`] writes whole ones.
+/// Appends finished v5 frames, one after the other in `frames`, to `out` as segments: as many whole
+/// frames per segment as fit, larger ones spread over segments of their own. Called once per turn
+/// with all answers of a connection. Bytes after the last whole frame are a broken invariant:
+/// [`crate::ResponseFrame`] writes whole ones.
 pub fn pack_segments(frames: &[u8], lz4: bool, out: &mut Vec<u8>) {
     let mut rest = frames;
     while !rest.is_empty() {
@@ -107,7 +108,7 @@ pub fn pack_segments(frames: &[u8], lz4: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of the frame that `bytes` starts with, when it is there as a whole.
+/// Returns the length of the frame that `bytes` starts with, if it is complete.
 fn frame_len(bytes: &[u8]) -> Option<usize> {
     let mut r = Reader::new(bytes, "frame");
     r.skip(HEADER_LEN.saturating_sub(4)).ok()?;
@@ -134,7 +135,7 @@ fn put_segment(payload: &[u8], self_contained: bool, lz4: bool, out: &mut Vec<u8
     let header_at = out.len();
     out.put_u64(0);
     let payload_at = out.len();
-    // What does not shrink is stored: then the uncompressed length says 0.
+    // A payload that does not shrink is stored: the uncompressed length is then 0.
     let compressed = lz4::compress(payload, out).ok().filter(|written| *written < payload.len());
     let (sent, uncompressed) = match compressed {
         Some(written) => (written as u64, length),

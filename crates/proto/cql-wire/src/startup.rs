@@ -21,7 +21,7 @@ pub const DRIVER_VERSION: &str = "DRIVER_VERSION";
 /// `1`: answer OVERLOADED instead of applying back pressure.
 pub const THROW_ON_OVERLOAD: &str = "THROW_ON_OVERLOAD";
 
-/// What a client asked for, checked.
+/// A client's options, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartupOptions<'a> {
     /// CQL version, 3 at least.
@@ -77,7 +77,7 @@ impl<'a> StartupOptions<'a> {
         })
     }
 
-    /// What the connection agreed on by these options.
+    /// Returns the parameters that the connection agreed on by these options.
     pub fn negotiated(&self, version: ProtocolVersion) -> Negotiated {
         Negotiated { version, metadata_id: self.metadata_id, lwt_mark: self.lwt_mark }
     }

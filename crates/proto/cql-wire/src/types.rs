@@ -5,7 +5,7 @@ use crate::primitive::{put_count, put_string, string};
 use crate::version::ProtocolVersion;
 use codec::{Reader, Writer};
 
-/// Deepest nesting that is decoded. Cassandra has no limit of its own; nobody nests further.
+/// Deepest nesting that is decoded. Cassandra has no limit of its own; no schema nests further.
 pub const DEPTH_MAX: usize = 64;
 
 /// A column type on the wire.

@@ -1,4 +1,4 @@
-//! Protocol versions, and what a connection has agreed on.
+//! Protocol versions, and the parameters that a connection has agreed on.
 
 use crate::error::WireError;
 use std::fmt;
@@ -59,20 +59,21 @@ impl ProtocolVersion {
         }
     }
 
-    /// Whether the version is in development: each frame must carry `USE_BETA`.
+    /// Returns true if the version is in development: each frame must carry `USE_BETA`.
     #[inline]
     pub const fn is_beta(self) -> bool {
         matches!(self, ProtocolVersion::V6)
     }
 
-    /// Whether frames travel in segments after STARTUP, and compression is that of segments.
+    /// Returns true if frames travel in segments after STARTUP, and compression is that of
+    /// segments.
     #[inline]
     pub const fn has_segments(self) -> bool {
         matches!(self, ProtocolVersion::V5 | ProtocolVersion::V6)
     }
 
-    /// Version number of the frame that tells a client that its version is not spoken: v1 and v2 clients could not
-    /// read another than their own, everybody else gets the current one.
+    /// Version number of the frame that reports an unsupported version. Clients of v1 and v2 could
+    /// not read another version than their own; all others get the current one.
     pub(crate) const fn reply_number(number: u8) -> u8 {
         match number {
             1..=6 => number,
@@ -87,7 +88,7 @@ impl fmt::Display for ProtocolVersion {
     }
 }
 
-/// What a connection agreed on that changes the shape of messages.
+/// Parameters that a connection agreed on and that change the shape of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// The version of every frame.
@@ -104,7 +105,7 @@ impl Negotiated {
         Negotiated { version, metadata_id: false, lwt_mark: false }
     }
 
-    /// Whether EXECUTE, PREPARED and changed ROWS carry a result metadata id.
+    /// Returns true if EXECUTE, PREPARED and changed ROWS carry a result metadata id.
     #[inline]
     pub const fn has_metadata_id(self) -> bool {
         self.metadata_id || self.version.has_segments()

@@ -1,5 +1,5 @@
-//! Reads of ranges whose page a replica filters ([`crate::Verb::FilteredRead`]): what of the page passes, and what the
-//! whole page is.
+//! Reads of ranges whose page a replica filters ([`crate::Verb::FilteredRead`]): the rows that pass, and the
+//! properties of the whole page.
 //!
 //! ```text
 //! request: version u8 · work v, bytes · read request, as of RangeRead, up to the end
@@ -8,7 +8,7 @@
 //!          · replica page, up to the end
 //! ```
 //!
-//! Work is what a [`crate::ScanRequest`] has of a filter. The page ends where the whole one does and holds no deletions.
+//! Work is the filter part of a [`crate::ScanRequest`]. The page ends where the whole one does and holds no deletions.
 
 use codec::{DecodeError, Reader, Writer};
 use data::command::{Partitions, ReadCommand};
@@ -25,11 +25,11 @@ const HAS_LAST_KEY: u8 = 1;
 /// Payload of [`crate::Verb::FilteredRead`].
 #[derive(Clone, Debug)]
 pub struct FilteredRead<'a> {
-    /// Which rows pass.
+    /// Filter of the rows.
     pub work: &'a [u8],
-    /// Where the page ends; no limit of rows per partition.
+    /// Limits of the page; no limit of rows per partition.
     pub limits: ReadLimits,
-    /// What is read, of a range.
+    /// The read, of a range.
     pub command: ReadCommand,
 }
 
@@ -51,10 +51,11 @@ impl FilteredRead<'_> {
         encode_filtered_read(out, self.work, &self.command, self.limits);
     }
 
-    /// Reads one back; what it reads of the table is checked as of [`ReadRequest::decode`].
+    /// Decodes a request; its read command is checked as in [`ReadRequest::decode`].
     ///
     /// # Errors
-    /// Not a request of this version, of one partition, for a digest, or with a limit per partition.
+    /// Not a request of this version, of one partition, for a digest, or with a limit per
+    /// partition.
     pub fn decode(payload: &[u8]) -> Result<FilteredRead<'_>, DecodeError> {
         let mut reader = Reader::new(payload, "filtered read");
         let version = reader.u8()?;
@@ -76,11 +77,11 @@ impl FilteredRead<'_> {
 pub struct FilteredAnswer<'a> {
     /// Digest of the whole page.
     pub digest: u128,
-    /// What the whole page is.
+    /// Properties of the whole page.
     pub whole: WholePage,
-    /// Key of the last partition that was looked at.
+    /// Key of the last partition that was scanned.
     pub last_key: Option<&'a [u8]>,
-    /// What passes, as a replica page.
+    /// The rows that pass, as a replica page.
     pub page: &'a [u8],
 }
 

@@ -30,7 +30,7 @@ const DEADLINE_AT: usize = 24;
 const PAYLOAD_CHECKSUM_AT: usize = 28;
 const HEADER_CHECKSUM_AT: usize = 32;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -62,11 +62,11 @@ impl FrameKind {
 /// The fields of a frame before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What it is.
+    /// Kind of the frame.
     pub kind: FrameKind,
     /// Number of its verb, also one of a later version.
     pub verb: u16,
-    /// Pairs a response with its request; chosen by who connected. 0 in one-way frames.
+    /// Pairs a response with its request; chosen by the side that connected. 0 in one-way frames.
     pub stream: u64,
     /// Last entry of the metadata log that the sender had applied.
     pub epoch: Epoch,
@@ -94,7 +94,7 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Bytes that are no frame: the connection cannot go on.
+/// Bytes that are no frame: the connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The header is damaged, or these bytes are no header.
@@ -113,7 +113,7 @@ pub enum FrameError {
     TooLong {
         /// Verb of the frame.
         verb: u16,
-        /// Length found.
+        /// Actual length.
         length: usize,
         /// Limit.
         max: usize,
@@ -121,12 +121,12 @@ pub enum FrameError {
     /// A field of the header has no meaning.
     #[error("a frame has the {field} {value}, which means nothing")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
         /// Its value.
         value: u8,
     },
-    /// The payload is shorter than its flags say.
+    /// The payload is shorter than its flags require.
     #[error("the payload of a frame is cut short ({verb:#06x}, {length} bytes)")]
     Short {
         /// Verb of the frame.
@@ -278,10 +278,10 @@ impl FrameDecoder {
         FrameDecoder { lz4, payload_bytes_max, plain: Vec::new() }
     }
 
-    /// The frame at the start of `input` and its whole length; `None` when it is not whole yet.
+    /// The frame at the start of `input` and its whole length; `None` when it is incomplete.
     ///
     /// # Errors
-    /// The bytes are no frame; nothing behind them can be used either.
+    /// The bytes are no frame; the bytes after them cannot be used either.
     pub fn next<'a>(
         &'a mut self,
         input: &'a [u8],
@@ -309,7 +309,7 @@ impl FrameDecoder {
         Ok(Some((Frame { header, payload }, whole)))
     }
 
-    /// How many bytes the frame at the start of `input` has in all, once its header is there.
+    /// Returns the total length of the frame at the start of `input`, once its header has arrived.
     ///
     /// # Errors
     /// As [`FrameDecoder::next`].

@@ -13,7 +13,7 @@ use stdx::invariant;
 /// Limit on payloads while fuzzing.
 const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 
-/// What a stranger sends first.
+/// Decodes the first bytes of an unknown peer.
 pub fn fuzz_internode_handshake(data: &[u8]) {
     let Ok(Some((message, length))) = Handshake::decode(data) else { return };
     invariant!(length <= data.len(), "a message lies within its bytes");
@@ -23,7 +23,7 @@ pub fn fuzz_internode_handshake(data: &[u8]) {
     invariant!(decoded == Ok(Some((message, again.len()))), "a handshake comes back");
 }
 
-/// A stream of frames; the first byte says whether they may be compressed.
+/// A stream of frames; the first byte decides if they may be compressed.
 pub fn fuzz_internode_frames(data: &[u8]) {
     let Some((choice, mut input)) = data.split_first() else { return };
     let mut decoder = FrameDecoder::new(choice & 1 != 0, PAYLOAD_BYTES_MAX);
@@ -47,7 +47,7 @@ pub fn fuzz_internode_frames(data: &[u8]) {
     }
 }
 
-/// A payload behind the number of its verb (two bytes) and its kind (one).
+/// A payload after the number of its verb (two bytes) and its kind (one).
 pub fn fuzz_internode_payload(data: &[u8]) {
     let Some((&[high, low, kind], bytes)) = data.split_first_chunk::<3>() else { return };
     let kind = match kind % 3 {

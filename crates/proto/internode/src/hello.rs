@@ -23,7 +23,7 @@ pub const REFUSAL_BYTES_MAX: usize = 2048;
 const PREFIX: usize = 8;
 const CHECKSUM: usize = 4;
 
-/// What a connection is for. A node opens at most one connection per lane to each shard of a peer.
+/// Purpose of a connection. A node opens at most one connection per lane to each shard of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Lane {
@@ -31,7 +31,7 @@ pub enum Lane {
     Requests = 0,
     /// Streams and repair, which may keep a connection full for long.
     Bulk = 1,
-    /// No frame follows the handshake: only who lives at an address is asked.
+    /// No frame follows the handshake: it only asks for the host at an address.
     Probe = 2,
 }
 
@@ -56,25 +56,25 @@ impl Features {
     /// Payloads may be LZ4 blocks.
     pub const LZ4: Features = Features(1);
 
-    /// Those of both.
+    /// Returns the features of both.
     pub const fn common(self, other: Features) -> Features {
         Features(self.0 & other.0)
     }
 
-    /// Whether all of `other` are here.
+    /// Returns true if all of `other` are here.
     pub const fn contains(self, other: Features) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// The first message of who connects.
+/// The first message of a connecting node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Versions it speaks.
     pub versions: VersionRange,
-    /// What it can do.
+    /// Its features.
     pub features: Features,
-    /// What the connection is for.
+    /// Purpose of the connection.
     pub lane: Lane,
     /// The sender is no member yet and asks to become one.
     pub joining: bool,
@@ -82,9 +82,9 @@ pub struct Hello {
     pub cluster_id: Option<Uuid>,
     /// `cluster_name` of its configuration.
     pub cluster_name: String,
-    /// Who it is.
+    /// Host id of the sender.
     pub from: HostId,
-    /// Whom it wants to reach; `None` when it only knows an address.
+    /// The host that it wants to reach; `None` when it only knows an address.
     pub to: Option<HostId>,
     /// Number of the sender's start: a greater one means that it was restarted.
     pub incarnation: u64,
@@ -105,7 +105,7 @@ pub struct HelloAck {
     pub features: Features,
     /// The receiver's cluster; `None` when it has none yet.
     pub cluster_id: Option<Uuid>,
-    /// Who answers.
+    /// Host id of the receiver.
     pub host_id: HostId,
     /// Number of its start.
     pub incarnation: u64,
@@ -118,19 +118,19 @@ pub struct HelloAck {
 /// The other answer, after which the receiver closes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub code: RefusalCode,
-    /// Why, and what to do, in words.
+    /// The reason and the remedy, in words.
     pub message: String,
 }
 
 macro_rules! refusal_codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal;)*) => {
-        /// Why a connection was refused.
+        /// Reason of a refused connection.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RefusalCode {
             $($(#[$doc])* $name,)*
-            /// A reason of a later version; its message says more.
+            /// A reason of a later version; its message explains it.
             Other(u16),
         }
 
@@ -178,7 +178,7 @@ refusal_codes! {
 /// A message of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// From who connects.
+    /// From the connecting node.
     Hello(Hello),
     /// Accepted.
     Ack(HelloAck),
@@ -208,7 +208,7 @@ pub enum HandshakeError {
     Decode(#[from] DecodeError),
 }
 
-/// Who else may have come to this port.
+/// Foreign protocol whose client reached this port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stranger {
     /// A node of Apache Cassandra.
@@ -280,10 +280,10 @@ impl Handshake {
         out.put_u32(checksum);
     }
 
-    /// The message at the start of `input` and its length; `None` when it is not whole yet.
+    /// The message at the start of `input` and its length; `None` when it is incomplete.
     ///
     /// # Errors
-    /// What is there cannot become a message, however many bytes follow.
+    /// The bytes cannot become a message, however many follow.
     pub fn decode(input: &[u8]) -> Result<Option<(Handshake, usize)>, HandshakeError> {
         let compared = input.len().min(MAGIC.len());
         if input.get(..compared) != MAGIC.get(..compared) {

@@ -1,4 +1,4 @@
-//! Who may connect to whom: one pure decision, and what a refused node is told.
+//! Admission of connections: one pure decision, and the answer to a refused node.
 
 use crate::hello::{Features, Handshake, Hello, HelloAck, RefusalCode, Refused};
 use std::fmt;
@@ -14,7 +14,7 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// What this build speaks. A release also speaks its predecessor's newest version.
+    /// The versions of this build. A release also speaks its predecessor's newest version.
     pub const THIS: VersionRange = VersionRange { min: 1, max: 1 };
 
     /// The newest version of both.
@@ -33,7 +33,7 @@ impl fmt::Display for VersionRange {
     }
 }
 
-/// What a node says about itself in HELLO and compares HELLOs with.
+/// A node's description of itself in HELLO, which it compares HELLOs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its cluster; `None` while it is joining and does not know it.
@@ -50,11 +50,11 @@ pub struct Identity {
     pub joining: bool,
     /// Versions it speaks.
     pub versions: VersionRange,
-    /// What it can do.
+    /// Its features.
     pub features: Features,
 }
 
-/// What both sides of a connection use.
+/// Parameters that both sides of a connection use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// Protocol version.
@@ -74,9 +74,9 @@ pub enum Refusal {
          and seeds of the node that was meant"
     )]
     ClusterName {
-        /// Of the receiver.
+        /// Name of the receiver's cluster.
         here: String,
-        /// Of the sender.
+        /// Name of the sender's cluster.
         there: String,
     },
     /// The same name, another cluster.
@@ -86,12 +86,12 @@ pub enum Refusal {
          cluster_name"
     )]
     ClusterId {
-        /// Of the receiver.
+        /// Id of the receiver's cluster.
         here: Uuid,
-        /// Of the sender.
+        /// Id of the sender's cluster.
         there: Uuid,
     },
-    /// A member that does not say which cluster it is of.
+    /// A member that does not name its cluster.
     #[error(
         "you are a member but did not say of which cluster: the metadata directory is incomplete, \
          restore it or start with an empty data directory to join anew"
@@ -103,9 +103,9 @@ pub enum Refusal {
          one release at a time"
     )]
     NoCommonVersion {
-        /// Of the receiver.
+        /// Versions of the receiver.
         here: VersionRange,
-        /// Of the sender.
+        /// Versions of the sender.
         there: VersionRange,
     },
     /// The sender has the host id of the receiver, or of another live node.
@@ -128,9 +128,9 @@ pub enum Refusal {
         "host {wanted} is not at this address, {here} is: addresses changed, look them up again"
     )]
     WrongHost {
-        /// Whom the sender wanted.
+        /// The host that the sender wanted.
         wanted: HostId,
-        /// Who is here.
+        /// The host at this address.
         here: HostId,
     },
     /// The receiver is stopping.
@@ -168,7 +168,7 @@ impl Refusal {
     }
 }
 
-/// Decides about a HELLO. `is_known` says whether the receiver's metadata has the sender's host id.
+/// Decides about a HELLO. `is_known`: the receiver's metadata has the sender's host id.
 ///
 /// # Errors
 /// The refusal to send; the first that applies in the order version, cluster, identity.
@@ -221,10 +221,10 @@ impl Identity {
         }
     }
 
-    /// Checks an answer: whether it comes from whom `hello` wanted, in a version that it offered.
+    /// Checks that an answer comes from the host that `hello` wanted, in a version that it offered.
     ///
     /// # Errors
-    /// Why the connection must not be used, as if this node had been asked.
+    /// The reason not to use the connection, as if this node had been asked.
     pub fn check_ack(&self, hello: &Hello, ack: &HelloAck) -> Result<(), Refusal> {
         if !(hello.versions.min..=hello.versions.max).contains(&ack.version) {
             let there = VersionRange { min: ack.version, max: ack.version };

@@ -1,9 +1,9 @@
 //! The protocol between nodes: bytes in, frames and messages out, and back.
 //!
-//! Owns: the handshake ([`hello`]), who is refused and what that node is told ([`identity`]), frames
-//! ([`frame`]), the numbers of verbs ([`verb`]), the messages that no other crate encodes
-//! ([`message`], [`read`], [`scan`], [`reply`]). Never: sockets, clocks, schemas; payloads of gossip, Paxos and
-//! the metadata log are opaque here and made by those crates. See `docs/formats/internode.md`.
+//! Owns: the handshake ([`hello`]), the refusals and their texts ([`identity`]), frames ([`frame`]), the
+//! numbers of verbs ([`verb`]), the messages that no other crate encodes ([`message`], [`read`], [`scan`],
+//! [`reply`]). Never: sockets, clocks, schemas; payloads of gossip, Paxos and the metadata log are opaque here
+//! and built by those crates. See `docs/formats/internode.md`.
 //!
 //! INV-internode-1: no bytes from outside cause a panic, or an allocation larger than the bytes
 //! already received or the decoder's limit.

@@ -14,8 +14,8 @@ pub const FORWARD_TARGETS_MAX: usize = 255;
 pub struct Ping {
     /// The sender's monotonic clock, nanoseconds; of no meaning to the receiver.
     pub sent: u64,
-    /// The sender's wall clock; releases that do not measure clocks leave it out, and send back what they
-    /// get.
+    /// The sender's wall clock. Releases that do not measure clocks leave it out, and send back the
+    /// value that they receive.
     pub wall: Option<WallMicros>,
     /// In an answer: the receiver's wall clock.
     pub answered: Option<WallMicros>,
@@ -48,14 +48,14 @@ impl Ping {
     }
 }
 
-/// Where a mutation comes from. Unknown flags are refused.
+/// Origin of a mutation. Unknown flags are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MutationFlags(u8);
 
 impl MutationFlags {
     /// From a client.
     pub const NONE: MutationFlags = MutationFlags(0);
-    /// From a read that found replicas apart.
+    /// From a read that found differences between replicas.
     pub const READ_REPAIR: MutationFlags = MutationFlags(1);
     /// From the replay of a logged batch.
     pub const BATCH_REPLAY: MutationFlags = MutationFlags(2);
@@ -65,7 +65,7 @@ impl MutationFlags {
         MutationFlags(self.0 | other.0)
     }
 
-    /// Whether all of `other` are set.
+    /// Returns true if all of `other` are set.
     pub const fn contains(self, other: MutationFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -79,8 +79,8 @@ impl MutationFlags {
     }
 }
 
-/// The rest of a payload: one mutation (`docs/formats/mutation.md`), of which the header is checked
-/// here. Who applies it checks the rest with the table's schema ([`MutationRef::parse`]).
+/// The rest of a payload: one mutation (`docs/formats/mutation.md`). Its header is checked here.
+/// The code that applies it checks the rest with the table's schema ([`MutationRef::parse`]).
 fn take_mutation<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let bytes = reader.rest();
     match MutationRef::open(bytes) {
@@ -98,7 +98,7 @@ fn take_mutation<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
 /// Payload of [`crate::Verb::Mutation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutation<'a> {
-    /// Where it comes from.
+    /// Origin of the mutation.
     pub flags: MutationFlags,
     /// The encoded mutation.
     pub bytes: &'a [u8],
@@ -136,9 +136,9 @@ pub struct ForwardTarget {
 /// marked as not the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutationForward<'a> {
-    /// Whom to send it to.
+    /// The nodes to send it to.
     pub targets: Vec<ForwardTarget>,
-    /// What to send.
+    /// The mutation to send.
     pub mutation: Mutation<'a>,
 }
 
@@ -176,7 +176,7 @@ impl<'a> MutationForward<'a> {
     }
 }
 
-/// Response to a [`MutationForward`]: what one replica said.
+/// Response to a [`MutationForward`]: the answer of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardAck {
     /// `None`: the receiver itself; else the index into the targets.
@@ -229,7 +229,7 @@ pub(crate) fn flag(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
 pub struct Hint<'a> {
     /// The replica it was for. The receiver may be another node when tokens moved meanwhile.
     pub target: HostId,
-    /// When the write was made, by the coordinator's clock.
+    /// Time of the write, by the coordinator's clock.
     pub created_at: WallMicros,
     /// Smallest `gc_grace_seconds` of its tables then: an older hint could bring deleted data back.
     pub gc_grace_seconds: u32,

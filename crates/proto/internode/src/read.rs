@@ -32,7 +32,7 @@ const RANGE: u8 = 32;
 const RESUME_CLUSTERING: u8 = 64;
 const PER_PARTITION: u8 = 128;
 
-/// Of the second byte.
+/// Flag in the second byte.
 const BYPASS_CACHE: u8 = 1;
 
 const SLICE_START_AFTER: u8 = 1;
@@ -41,14 +41,14 @@ const SLICE_END_AFTER: u8 = 2;
 const BOUND_AFTER: u8 = 1;
 const BOUND_KEY: u8 = 2;
 
-/// Where a replica ends its answer; a page may end before.
+/// Limits of a replica's answer; a page may end before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimits {
     /// Most rows.
     pub rows: u64,
     /// Bytes of the answer after which it ends.
     pub bytes: u64,
-    /// Most rows of one partition, at least 1; what is behind them is left out. `u32::MAX`: all.
+    /// Most rows of one partition, at least 1; further ones are skipped. `u32::MAX`: all.
     pub rows_per_partition: u32,
 }
 
@@ -57,9 +57,9 @@ pub struct ReadLimits {
 pub struct ReadRequest {
     /// Only the digest of the answer is wanted.
     pub digest: bool,
-    /// Where the answer ends.
+    /// Limits of the answer.
     pub limits: ReadLimits,
-    /// What to read.
+    /// The read.
     pub command: ReadCommand,
 }
 
@@ -174,7 +174,7 @@ impl ReadRequest {
         let flags = reader.u8()?;
         let bypass_cache = version == READ_VERSION_MORE;
         if bypass_cache && reader.u8()? != BYPASS_CACHE {
-            // None set is what version 1 says: each request has one encoding.
+            // A request without these flags is encoded in version 1: each request has one encoding.
             return Err(reader.invalid(i64::from(version)));
         }
         if flags & (RESUME | RESUME_CLUSTERING) == RESUME_CLUSTERING {
@@ -217,8 +217,9 @@ impl ReadRequest {
         Ok(ReadRequest { digest: flags & DIGEST != 0, limits, command })
     }
 
-    /// Whether slices and resume position fit the table: no more components than it has clustering
-    /// columns, slices ascending and disjoint. To be asked before the command is run.
+    /// Returns true if slices and resume position fit the table: no more components than it has
+    /// clustering columns, slices ascending and disjoint. Callers check it before they run the
+    /// command.
     pub fn check_slices(&self, comparator: &ClusteringComparator) -> bool {
         let columns = comparator.len();
         let fits = |prefix: &[u8]| clustering::check(prefix, columns).is_some();

@@ -7,8 +7,8 @@ use stdx::{Epoch, TableId, Uuid};
 /// Longest text of an error reply, bytes of UTF-8; longer ones are cut.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
-/// Why a peer did not do what was asked. The message is the peer's; the sender decides what it
-/// means for the client.
+/// Reason of a peer's failure. The message is the peer's; the sender decides what it means for the
+/// client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorReply {
     /// Too much waits already; nothing was done.
@@ -41,13 +41,13 @@ pub enum ErrorReply {
     /// The peer is stopping; nothing was done.
     #[error("the peer is stopping")]
     Stopping,
-    /// The peer found its own data damaged.
+    /// The peer found corruption in its own data.
     #[error("the peer's data is damaged")]
     Corrupt,
     /// The request made no sense to the peer; sending it again will not help.
     #[error("the peer refused the request: {0}")]
     Invalid(String),
-    /// The peer gave up at the request's deadline; what it began may still happen.
+    /// The peer stopped at the request's deadline; work that it began may still complete.
     #[error("the peer could not finish in time")]
     Timeout,
     /// The peer does not know the verb.
@@ -102,7 +102,7 @@ impl ErrorReply {
         }
     }
 
-    /// Reads one back. What follows the known fields is ignored: later versions may say more.
+    /// Decodes a reply. Bytes after the known fields are ignored: later versions may add some.
     ///
     /// # Errors
     /// The bytes are cut short or a text is not UTF-8.

@@ -1,4 +1,4 @@
-//! Scans that shards of a replica filter or fold ([`crate::Verb::Scan`]): what is asked of one shard, and a
+//! Scans that shards of a replica filter or fold ([`crate::Verb::Scan`]): the request to one shard, and a
 //! page of its answer.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!          · [state v, bytes] · items, up to the end
 //! ```
 //!
-//! The ranges of a request are those behind that of its read request, ascending. Work, states and items are
-//! opaque here: the planner makes the first two, the coordinator the last.
+//! The further ranges of a request follow that of its read request, ascending. Work, states and items are
+//! opaque here: the planner builds the first two, the coordinator the last.
 
 use codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
@@ -45,60 +45,60 @@ pub struct ScanRequest<'a> {
     pub limits: ReadLimits,
     /// Bytes of rows that are left out, or folded, after which it ends.
     pub left_out: u64,
-    /// What to read, of its range first.
+    /// The read, with the first of the ranges.
     pub command: ReadCommand,
-    /// The ranges behind that of the command, ascending and apart.
+    /// The ranges after that of the command, ascending and disjoint.
     pub further: Vec<KeyRange>,
-    /// What is done with the rows.
+    /// The work on the rows: a filter or a fold.
     pub work: &'a [u8],
-    /// What is left of the page before.
+    /// State that the previous page of a fold left.
     pub state: Option<&'a [u8]>,
 }
 
-/// Where a page ended: everything up to there was looked at.
+/// End of a page: everything up to there was scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanEnd {
-    /// Of the partition.
+    /// Token of the partition.
     pub token: Token,
     /// Its key.
     pub key: Vec<u8>,
-    /// A row of it, or a place where nobody has one; `None`: all of the partition was looked at.
+    /// A row of it, or a position without a row; `None`: all of the partition was scanned.
     pub clustering: Option<Vec<u8>>,
     /// The page has something of the partition, which is not to be shown for its static row alone any more.
     pub is_shown: bool,
 }
 
-/// What a page took to make.
+/// Cost of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCost {
-    /// Partitions looked at.
+    /// Partitions scanned.
     pub partitions: u64,
-    /// Rows looked at.
+    /// Rows scanned.
     pub rows: u64,
     /// Tombstones met.
     pub tombstones: u32,
-    /// What it has come by when it ended for its tombstones: these, and what they hide.
+    /// Count at which it ended for its tombstones: these, and the cells that they hide.
     pub scanned: u32,
     /// Rows that were left out.
     pub dropped_rows: u64,
-    /// Partitions of which no row was looked at.
+    /// Partitions without a scanned row.
     pub dropped_partitions: u64,
-    /// Bytes of what was looked at for nothing or folded.
+    /// Bytes of scanned data that was dropped or folded.
     pub dropped_bytes: u64,
 }
 
 /// Response to [`crate::Verb::Scan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanPage<'a> {
-    /// There may be more behind its end.
+    /// More data may follow.
     pub more: bool,
     /// The work cannot be done by shards.
     pub is_failed: bool,
     /// Up to where it goes; there when there may be more.
     pub end: Option<ScanEnd>,
-    /// What it cost.
+    /// Its cost.
     pub cost: ScanCost,
-    /// What a fold has left.
+    /// State of a fold after the page.
     pub state: Option<&'a [u8]>,
     /// Rows, or results.
     pub items: &'a [u8],
@@ -124,7 +124,7 @@ impl ScanRequest<'_> {
         encode_read(out, &self.command, self.limits, false);
     }
 
-    /// Reads one back; what it reads of the table is checked as of [`ReadRequest::decode`].
+    /// Decodes a request; its read command is checked as in [`ReadRequest::decode`].
     ///
     /// # Errors
     /// Not a request of this version; ranges that do not ascend.
@@ -171,7 +171,7 @@ impl ScanRequest<'_> {
     }
 }
 
-/// Whether each range ends where it begins or behind, and before the next one.
+/// Returns true if each range ends where it begins or later, and before the next one.
 fn ascend(first: &KeyRange, further: &[KeyRange]) -> bool {
     let is_before = |a: &RingBound, b: &RingBound| compare_ring_bounds(a, b) != Ordering::Greater;
     let mut at = &first.end;

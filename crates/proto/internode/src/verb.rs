@@ -1,12 +1,12 @@
-//! Verbs: what a frame asks for. Numbers are on the wire and never reused.
+//! Verbs: the purpose of a frame. Numbers are on the wire and never reused.
 
 use crate::hello::Lane;
 
 macro_rules! verbs {
     ($($(#[$doc:meta])* $name:ident = $number:literal;)*) => {
-        /// What a request or one-way message asks for; a response repeats it. Groups of 256
-        /// numbers: 0 control, 1 gossip, 2 writes, 3 reads, 4 Paxos, 5 metadata log, 6 operations,
-        /// 7 streams, 8 repair.
+        /// Purpose of a request or one-way message; a response repeats it. Groups of 256 numbers: 0
+        /// control, 1 gossip, 2 writes, 3 reads, 4 Paxos, 5 metadata log, 6 operations, 7 streams,
+        /// 8 repair.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Verb {
@@ -65,9 +65,9 @@ verbs! {
     Read = 0x0301;
     /// Read of a range of partitions ([`crate::ReadRequest`]).
     RangeRead = 0x0302;
-    /// What one shard makes of the rows of ranges ([`crate::ScanRequest`]).
+    /// Filter or fold of one shard over the rows of ranges ([`crate::ScanRequest`]).
     Scan = 0x0303;
-    /// Read of a range of partitions of which a filter leaves little ([`crate::FilteredRead`]).
+    /// Read of a range of partitions whose filter passes little ([`crate::FilteredRead`]).
     FilteredRead = 0x0304;
     /// Paxos: promise a ballot, and read.
     PaxosPrepare = 0x0401;
@@ -77,7 +77,7 @@ verbs! {
     PaxosCommit = 0x0403;
     /// A lightweight transaction for the replica that proposes for its partition.
     PaxosForward = 0x0404;
-    /// Paxos: finish what is unfinished in a range, or give its registers to a replica that comes.
+    /// Paxos: finish the unfinished rounds of a range, or send its registers to a new replica.
     PaxosRepair = 0x0405;
     /// Paxos: a commit that a promise lacked; does the promise still stand?
     PaxosRefresh = 0x0406;
@@ -95,7 +95,7 @@ verbs! {
     MetaCommit = 0x0504;
     /// A change for a voter to propose.
     MetaSubmit = 0x0505;
-    /// Asks for entries behind an epoch.
+    /// Asks for entries after an epoch.
     MetaFetch = 0x0506;
     /// Asks how the emptying of a table went that the metadata log ordered.
     Truncate = 0x0601;
@@ -126,9 +126,9 @@ verbs! {
     RepairRows = 0x0803;
     /// Ends a repair session and records it.
     RepairClose = 0x0804;
-    /// What a replica lacks of the data of an incremental session.
+    /// Rows of an incremental session that a replica lacks.
     RepairApply = 0x0805;
-    /// What a repair does, for the replicas' virtual tables.
+    /// Progress of a repair, for the replicas' virtual tables.
     RepairTell = 0x0806;
 }
 
@@ -138,7 +138,7 @@ impl Verb {
         self as u16
     }
 
-    /// Which connection carries it: bulk data must not stand in front of requests.
+    /// Connection that carries it: bulk data must not block requests.
     pub const fn lane(self) -> Lane {
         Verb::lane_of(self.number())
     }
@@ -151,7 +151,7 @@ impl Verb {
         }
     }
 
-    /// Whether a node that is no member yet may send it: what joining takes, nothing of the data.
+    /// Returns true if a node that is no member yet may send it: verbs for joining, none for data.
     pub const fn is_for_joining(self) -> bool {
         matches!(self.number() >> 8, 0 | 1 | 5)
     }

@@ -15,7 +15,7 @@ use crate::write::{WriteInput, WriteOutput, WriteRequest};
 /// Most mutations (partitions) of one batch; a batch statement cannot have more statements.
 pub const BATCH_MUTATIONS_MAX: usize = 65_535;
 
-/// What a batch needs to know.
+/// Input of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchPlan {
     /// One plan per mutation, with `WriteType::Batch` or `UnloggedBatch`.
@@ -24,7 +24,7 @@ pub struct BatchPlan {
     pub log: Option<SmallVec<[HostId; 2]>>,
 }
 
-/// What happens to a batch.
+/// Events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchInput {
     /// Begin.
@@ -38,21 +38,21 @@ pub enum BatchInput {
     LogFailed {
         /// Place in the list.
         from: u8,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// Something happened to a mutation.
     Mutation {
-        /// Which.
+        /// Index of the mutation.
         index: u16,
-        /// What.
+        /// The event.
         input: WriteInput,
     },
     /// The instant of the last `WakeAt` has come.
     Tick,
 }
 
-/// What the driver does for a batch.
+/// Actions of the driver for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchOutput {
     /// Store the whole batch in the log of that node (which may be this one).
@@ -67,9 +67,9 @@ pub enum BatchOutput {
     },
     /// Do this for a mutation; never `WakeAt` or `Done`.
     Mutation {
-        /// Which.
+        /// Index of the mutation.
         index: u16,
-        /// What.
+        /// The action.
         output: WriteOutput,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -108,7 +108,7 @@ pub struct BatchRequest {
     log_failed: Failures,
     /// Mutations whose level is met.
     met: usize,
-    /// Mutations of which nothing more will come.
+    /// Mutations without further events.
     finished: usize,
 }
 
@@ -155,7 +155,7 @@ impl BatchRequest {
         self.log.get(usize::from(place)).copied()
     }
 
-    /// Nothing more will come of it: the driver may forget it.
+    /// Returns true if no further outputs follow: the driver may drop it.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }
@@ -165,9 +165,9 @@ impl BatchRequest {
         self.mutations.iter().all(WriteRequest::is_everywhere)
     }
 
-    /// Advances by one event and appends what the driver must do.
+    /// Advances by one event and appends the driver's actions.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` come hints only.
+    /// Pre: `now` never decreases. Post: after `Done` only hints follow.
     pub fn step(&mut self, now: Instant, input: BatchInput, out: &mut Outputs<BatchOutput>) {
         match (self.phase, input) {
             (Phase::Finished, BatchInput::Mutation { index, input }) => {

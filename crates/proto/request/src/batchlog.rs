@@ -1,4 +1,4 @@
-//! Which nodes keep the log of a logged batch.
+//! The nodes that store the log of a logged batch.
 //!
 //! Source: Cassandra `ReplicaPlans.filterBatchlogEndpoints`.
 

@@ -1,9 +1,9 @@
 //! Coordinator side of reads and writes, as machines without IO.
 //!
-//! Owns: the decisions of one request: whom to send to, when it is answered and with what, which
-//! hints to store, when to ask another replica, which replica misses what. Never: IO, clocks,
-//! randomness, payloads (outputs name them, the driver in `coordinator` holds them), rings
-//! (a plan comes in as data).
+//! Owns: the decisions of one request: the replicas to send to, the instant and contents of the
+//! answer, the hints to store, the instant to ask another replica, the differences between
+//! replicas. Never: IO, clocks, randomness, payloads (outputs name them, the driver in
+//! `coordinator` holds them), rings (a plan comes in as data).
 //!
 //! A machine is driven by `step(now, input, out)`; `now` never decreases. `Tick` is due at the
 //! instant of the last `WakeAt`.

@@ -25,11 +25,11 @@ pub struct ReplicaInfo {
     pub is_self: bool,
     /// The failure detector holds it for alive.
     pub alive: bool,
-    /// It will own the token and does not yet, or hands it over: written to in addition, read only
-    /// together with natural ones that move ([`ReadPlan`]).
+    /// It will own the token, or hands it over. It gets every write in addition, and is read only
+    /// together with natural replicas that move ([`ReadPlan`]).
     pub pending: bool,
-    /// It owns the token only before the movements in progress, or only behind them. Every pending one
-    /// moves.
+    /// It owns the token only before the movements in progress, or only after them. Every pending
+    /// one moves.
     pub moves: bool,
     /// A hint may be stored for it: hints are on for its datacenter, its hint window has not
     /// passed, its hints do not fill their space. False for the coordinator itself. Of one that is
@@ -72,7 +72,7 @@ fn quorum(n: u16) -> u16 {
 }
 
 impl Need {
-    /// What a level needs with these factors.
+    /// Returns the need of a level with these factors.
     pub fn of(consistency: Consistency, factors: &Factors) -> Need {
         match consistency {
             Consistency::Any => Need::Any,
@@ -80,7 +80,8 @@ impl Need {
             Consistency::Two => Need::Anywhere(2),
             Consistency::Three => Need::Anywhere(3),
             Consistency::Quorum | Consistency::Serial => Need::Anywhere(quorum(factors.total)),
-            // With a factor of 0 there is nobody to ask: unavailable, not done at once.
+            // With a factor of 0 no replica can be asked: the request is unavailable, not complete
+            // at once.
             Consistency::All => Need::Anywhere(factors.total.max(1)),
             Consistency::LocalOne => Need::Local(1),
             Consistency::LocalQuorum | Consistency::LocalSerial => {
@@ -97,7 +98,7 @@ impl Need {
         }
     }
 
-    /// Whether an answer of this replica counts.
+    /// Returns true if an answer of this replica counts.
     fn counts(&self, replica: &ReplicaInfo) -> bool {
         match self {
             Need::Any | Need::Anywhere(_) | Need::Each(..) => true,
@@ -167,7 +168,7 @@ impl Replicas {
         (0..=u8::MAX).map(Target).zip(self.0.iter())
     }
 
-    /// Those for which `keep` holds.
+    /// Returns the targets for which `keep` holds.
     pub fn which(&self, keep: impl Fn(&ReplicaInfo) -> bool) -> TargetSet {
         self.iter().filter(|(_, r)| keep(r)).map(|(t, _)| t).collect()
     }
@@ -229,18 +230,18 @@ impl WritePlan {
         count(set.intersection(self.in_scope).len())
     }
 
-    /// Whether a failure of this replica counts.
+    /// Returns true if a failure of this replica counts.
     pub(crate) fn counts(&self, target: Target) -> bool {
         self.replicas.get(target).is_some_and(|r| self.need.counts(r))
     }
 
-    /// Whether acknowledgements of all of `set` would do.
+    /// Returns true if acknowledgements of all of `set` meet the level.
     pub fn is_met_by(&self, set: TargetSet) -> bool {
         self.missing(set).is_none()
     }
 
-    /// What is missing when exactly `set` acknowledges: in which datacenter, if that counts, and
-    /// (required, there).
+    /// Returns the shortfall when exactly `set` acknowledges: the datacenter, if that counts, and
+    /// the required and given acknowledgements.
     fn missing(&self, set: TargetSet) -> Option<(Option<u8>, u32, u32)> {
         if let Need::Each(list, _) = &self.need {
             for (dc, n) in list {
@@ -258,7 +259,7 @@ impl WritePlan {
         (there < required).then_some((None, required, there))
     }
 
-    /// Whether enough replicas are alive. With ANY a replica for which a hint may be stored is
+    /// Checks that enough replicas are alive. With ANY a replica for which a hint may be stored is
     /// enough; without one nothing would be written anywhere, which Cassandra reports as a timeout.
     ///
     /// # Errors
@@ -276,13 +277,14 @@ impl WritePlan {
     }
 }
 
-/// Whom a read asks, in which order.
+/// The replicas that a read asks, in order.
 ///
-/// While a token moves, what a majority has shown must still be seen when the movement is over, also
-/// when nobody acknowledged it: the answers must be enough of the natural replicas, and of the replicas on
-/// the movement's other side so many that each majority of those meets them. Replicas that do not move are
-/// on both sides and come first, so that mostly nobody else is asked; levels below a majority (ONE)
-/// promise nothing of the kind and ask natural replicas only.
+/// While a token moves, data that a majority has shown must still be seen after the movement, even
+/// if no replica acknowledged it. The answers must therefore be enough of the natural replicas.
+/// From the replicas on the movement's other side there must be so many that each majority of those
+/// meets them. Replicas that do not move are on both sides and come first, so that mostly no other
+/// replica is asked. Levels below a majority (ONE) promise nothing of the kind and ask natural
+/// replicas only.
 #[derive(Clone, Debug)]
 pub struct ReadPlan {
     /// The level asked for.
@@ -349,7 +351,7 @@ impl ReadPlan {
         contacts
     }
 
-    /// Whether the answers of `set`, all of them in scope, are enough.
+    /// Returns true if the answers of `set`, all of them in scope, are enough.
     pub fn is_met_by(&self, set: TargetSet) -> bool {
         if let Need::Each(list, _) = &self.need {
             return list.iter().all(|(dc, n)| self.is_met_where(set, |r| r.dc == *dc, *n));
@@ -372,8 +374,9 @@ impl ReadPlan {
         natural >= n && (!self.is_joint || other_side >= self.needed_beside(here, n))
     }
 
-    /// How many of those who own the token on the other side of its movement meet each `n` of them; 0
-    /// when `n` are no majority there, so that `n` and `n` need not meet either.
+    /// Number of replicas that own the token on the other side of its movement, so that they meet
+    /// each `n` of them. 0 when `n` are no majority there, so that `n` and `n` need not meet
+    /// either.
     fn needed_beside(&self, here: impl Fn(&ReplicaInfo) -> bool, n: usize) -> usize {
         let is_there = |r: &ReplicaInfo| here(r) && (r.pending || !r.moves);
         let all = self.replicas.iter().filter(|(_, r)| is_there(r)).count();
@@ -386,12 +389,12 @@ impl ReadPlan {
         &self.candidates
     }
 
-    /// Whom the read begins with, best first.
+    /// Returns the replicas that the read asks first, best first.
     pub fn contacts(&self) -> &[Target] {
         &self.contacts
     }
 
-    /// Answers needed, when those who are asked first give them.
+    /// Answers needed, when the contacts give them.
     pub fn block_for(&self) -> usize {
         self.need.sum().max(self.contacts.len())
     }
@@ -407,7 +410,7 @@ impl ReadPlan {
         !matches!(self.need, Need::Each(..))
     }
 
-    /// Whether enough replicas are alive.
+    /// Checks that enough replicas are alive.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -462,7 +465,7 @@ impl ReadPlan {
             .filter_map(|t| self.replicas.get(*t).copied())
             .filter(|r| in_next(r.host))
             .collect();
-        // Who moves may have one of the ranges only, and be needed for it.
+        // A replica that moves may have only one of the ranges, and be needed for it.
         if self.replicas.iter().chain(next.replicas.iter()).any(|(_, r)| r.pending || r.moves) {
             return None;
         }

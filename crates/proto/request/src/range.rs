@@ -3,9 +3,9 @@
 //!
 //! Sources of the rules: Cassandra `ReplicaPlanMerger`, `RangeCommandIterator`. Each sub-range is a
 //! [`ReadRequest`] (data from one replica, digests from others); a sub-range whose page ended at a
-//! limit goes on in its slot.
+//! limit continues in its slot.
 //!
-//! INV-range-1: `Emit`s come in ring order, and nothing behind a sub-range is emitted before it is
+//! INV-range-1: `Emit`s come in ring order, and nothing after a sub-range is emitted before it is
 //! exhausted.
 
 use std::collections::VecDeque;
@@ -29,14 +29,14 @@ pub struct TokenRange {
     pub upto: Token,
 }
 
-/// A stretch of the ring that has one set of replicas.
+/// A sub-range of the ring with one set of replicas.
 #[derive(Clone, Debug)]
 pub struct SubRange {
     /// Its tokens.
     pub range: TokenRange,
     /// Its replicas.
     pub plan: ReadPlan,
-    /// How many of the driver's ranges are in it, at least 1.
+    /// Number of the driver's ranges in it, at least 1.
     pub ranges: u32,
 }
 
@@ -51,56 +51,56 @@ pub struct RangeConfig {
     pub ranges_at_first: u32,
     /// Most sub-ranges at a time, 1 to [`RANGES_IN_FLIGHT_MAX`]. The driver may hold as many pages.
     pub in_flight_max: u16,
-    /// Each page of a sub-range has a deadline of its own, so long after it is asked for, in the place of the one
-    /// of `read`: a scan that gets on may take as long as it takes.
+    /// Deadline of each page of a sub-range, counted from its request. It replaces the deadline of
+    /// `read`: a scan that makes progress may take any time.
     pub page_timeout: Option<Duration>,
 }
 
-/// What happens to a scan.
+/// Events of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeInput {
     /// Begin.
     Start,
     /// Something happened to the read of a slot.
     Slot {
-        /// Which.
+        /// The slot.
         slot: u16,
-        /// What; never `Start` or `Tick`.
+        /// The event; never `Start` or `Tick`.
         input: ReadInput,
     },
-    /// The reader stopped at an `Emit`: the driver drops the outputs behind it and gives this. The
+    /// The reader stopped at an `Emit`: the driver drops the outputs after it and gives this. The
     /// reader knows where the page ended.
     Enough,
     /// The instant of the last `WakeAt` has come.
     Tick,
 }
 
-/// What the driver does for a scan.
+/// Actions of the driver for a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutput {
     /// A slot is used for a sub-range from here on.
     Open {
-        /// Which.
+        /// The slot.
         slot: u16,
-        /// What it reads.
+        /// The sub-range.
         range: TokenRange,
-        /// It goes on behind the end of the page that it emitted last.
+        /// It continues after the end of the page that it emitted last.
         goes_on: bool,
         /// Live rows to ask of each replica.
         rows: u32,
     },
     /// Do this for the read of a slot; never `WakeAt` or `Done`.
     Slot {
-        /// Which.
+        /// The slot.
         slot: u16,
-        /// What.
+        /// The action.
         output: ReadOutput,
     },
     /// Show the rows of a slot's page to the reader; they come next in ring order.
     Emit {
-        /// Which.
+        /// The slot.
         slot: u16,
-        /// Where the page is.
+        /// Location of the page.
         outcome: ReadOutcome,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -109,10 +109,10 @@ pub enum RangeOutput {
     Done(Result<ScanEnd, RequestError>),
 }
 
-/// Where a page of a scan ended.
+/// End of a page of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// Nothing is behind it.
+    /// No data follows.
     Exhausted,
     /// All tokens up to this one are read.
     After(Token),
@@ -136,8 +136,8 @@ enum Phase {
 }
 
 /// One coordinator-side page of a scan. The sub-ranges come from an iterator of the driver's, in
-/// ring order, adjacent ones touching; it is given to each step, so that no list of the ring's
-/// ranges is ever made.
+/// ring order, adjacent ones touching. Each step gets the iterator, so that no list of the ring's
+/// ranges is ever built.
 #[derive(Debug)]
 pub struct RangeRequest {
     config: RangeConfig,
@@ -149,7 +149,7 @@ pub struct RangeRequest {
     ranges_read: u32,
     concurrency: u32,
     rows: u32,
-    /// Where the emitted part ends.
+    /// End of the emitted part.
     end: Option<ScanEnd>,
     wake: Option<Instant>,
 }
@@ -178,16 +178,16 @@ impl RangeRequest {
         self.slots.get(usize::from(slot))?.as_ref().map(|s| &s.read)
     }
 
-    /// It is answered; the driver may forget it.
+    /// Returns true if it is answered; the driver may drop it.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// Advances by one event and appends what the driver must do. `ranges` gives the sub-ranges
-    /// behind those it gave before.
+    /// Advances by one event and appends the driver's actions. `ranges` yields the sub-ranges after
+    /// those that it yielded before.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` nothing comes; at the deadline's step, if not
-    /// before, it is done: that of the page that is shown next, where each has its own.
+    /// Pre: `now` never decreases. Post: after `Done` nothing follows; it is done at the deadline's
+    /// step at the latest. If each page has a deadline, that of the page that is shown next counts.
     pub fn step(
         &mut self,
         now: Instant,
@@ -230,7 +230,7 @@ impl RangeRequest {
         }
     }
 
-    /// The next sub-range, joined with those behind it that its replicas have too.
+    /// The next sub-range, merged with the following ones that its replicas have too.
     fn next_range(&mut self, ranges: &mut dyn Iterator<Item = SubRange>) -> Option<SubRange> {
         let mut sub = self.ahead.take().or_else(|| ranges.next())?;
         for next in &mut *ranges {
@@ -249,7 +249,7 @@ impl RangeRequest {
         Some(sub)
     }
 
-    /// Opens as many sub-ranges as the estimate asks for; done when there is none.
+    /// Opens as many sub-ranges as the estimate asks for; done when none is left.
     fn next_batch(
         &mut self,
         now: Instant,
@@ -280,7 +280,7 @@ impl RangeRequest {
         }
     }
 
-    /// When a page that is asked for now must be there.
+    /// Returns the deadline of a page that is requested now.
     pub fn page_deadline(&self, now: Instant) -> Instant {
         self.config.page_timeout.map_or(self.config.read.deadline, |timeout| now + timeout)
     }
@@ -324,7 +324,7 @@ impl RangeRequest {
         }
     }
 
-    /// Emits what is read, in ring order, and goes on.
+    /// Emits the pages that were read, in ring order, and continues.
     fn emit(
         &mut self,
         now: Instant,

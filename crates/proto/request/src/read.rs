@@ -7,14 +7,14 @@
 //! replaced at once, also when it was the one with the data; a short read ends the page early after
 //! [`SHORT_READ_ROUNDS_MAX`] rounds (pages with few rows and a position are legal).
 //!
-//! Steps: `Reading` (data and digests) → when they differ `Collecting` (data of those who gave
-//! digests) → `Merging` (the driver calls [`crate::reconcile()`]) → when rows are missing `Extending`
-//! (more from those whose page ended first), back to `Merging` → `Repairing` (what each replica
-//! misses) → `Done`.
+//! Steps: `Reading` (data and digests) → when they differ `Collecting` (data of the replicas that
+//! gave digests) → `Merging` (the driver calls [`crate::reconcile()`]) → when rows are missing
+//! `Extending` (more from those whose page ended first), back to `Merging` → `Repairing` (the missing
+//! data of each replica) → `Done`.
 //!
 //! A reader with a filter asks for the page filtered: the digest of the whole page comes with those of its rows that
-//! pass ([`ReadConfig::filtered`]). While digests agree that is as good as the page; it is never merged, so when they
-//! differ its sender is asked for its page as those are who gave digests.
+//! pass ([`ReadConfig::filtered`]). While digests agree that is as good as the page. It is never merged: when they
+//! differ, its sender is asked for its page like the replicas that gave digests.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub const SHORT_READ_ROUNDS_MAX: u32 = 4;
 /// A table's `read_repair`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadRepair {
-    /// What was read is written back, as far as the level needs, before the answer.
+    /// The merged rows are written back, as far as the level needs, before the answer.
     Blocking,
     /// Replicas are merged and left as they are.
     None,
@@ -40,13 +40,13 @@ pub enum ReadRepair {
 /// Settings of one read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadConfig {
-    /// When it must be answered.
+    /// Latest instant of the answer.
     pub deadline: Instant,
-    /// When one more replica is asked (`speculative_retry`).
+    /// Threshold for asking one more replica (`speculative_retry`).
     pub speculate: Threshold,
-    /// What is done about differences.
+    /// Handling of differences between replicas.
     pub read_repair: ReadRepair,
-    /// When repairs that are not acknowledged go to other replicas (`additional_write_policy`).
+    /// Threshold for sending unacknowledged repairs to other replicas (`additional_write_policy`).
     pub additional_write: Threshold,
     /// Live rows wanted of this page, at least 1.
     pub rows: u32,
@@ -55,18 +55,18 @@ pub struct ReadConfig {
     pub filtered: bool,
 }
 
-/// What a page is, for the machine.
+/// Properties of a page that the state machine uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFacts {
     /// Digest of its bytes; any value when [`ReadRequest::needs_digests`] is false.
     pub digest: PageDigest,
     /// Its live rows.
     pub live_rows: u32,
-    /// The replica has nothing behind it.
+    /// The replica has no data after the page.
     pub exhausted: bool,
 }
 
-/// What happens to a read.
+/// Events of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadInput {
     /// Begin. The first input.
@@ -74,97 +74,97 @@ pub enum ReadInput {
     /// A page came and was accepted by the page parser; the driver keeps it. The answer to `Data`
     /// and to `More`, and to `Filtered` of a replica that does not filter.
     Data {
-        /// Who.
+        /// The replica.
         from: Target,
-        /// What of it counts here.
+        /// Its properties.
         page: PageFacts,
     },
-    /// What passes the filter of a page came, with what the whole page is; the driver keeps it. The answer to
-    /// `Filtered`.
+    /// The rows of a page that pass the filter arrived, with the properties of the whole page; the
+    /// driver keeps them. The answer to `Filtered`.
     Filtered {
-        /// Who.
+        /// The replica.
         from: Target,
-        /// Of the whole page.
+        /// Properties of the whole page.
         page: PageFacts,
     },
     /// A digest came.
     Digest {
-        /// Who.
+        /// The replica.
         from: Target,
-        /// Of the page it would have sent.
+        /// Digest of the page it would have sent.
         digest: PageDigest,
     },
-    /// A replica failed, or sent what is no page.
+    /// A replica failed, or its answer is no page.
     Failed {
-        /// Who.
+        /// The replica.
         from: Target,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// The answer to `Reconcile`.
     Reconciled {
         /// Live rows of the merged page.
         live_rows: u32,
-        /// No replica has anything behind it.
+        /// No replica has data after the merged page.
         exhausted: bool,
-        /// Whose pages ended first: asked for more when rows are missing.
+        /// Replicas with the pages that ended first: asked for more when rows are missing.
         short: TargetSet,
-        /// Who misses something of the merged page.
+        /// Replicas that miss something of the merged page.
         repairs: TargetSet,
     },
     /// A replica has the repair.
     RepairAck {
-        /// Who.
+        /// The replica.
         from: Target,
     },
     /// A replica does not have the repair.
     RepairFailed {
-        /// Who.
+        /// The replica.
         from: Target,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// The instant of the last `WakeAt` has come.
     Tick,
 }
 
-/// What the driver does for a read.
+/// Actions of the driver for a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOutput {
     /// Ask for a page; answer `Data` or `Failed`.
     Data {
-        /// Whom.
+        /// The replica.
         to: Target,
     },
     /// Ask for what passes the filter of a page, and for the digest of the whole page; answer `Filtered`, `Data`
     /// with the whole page, or `Failed`.
     Filtered {
-        /// Whom.
+        /// The replica.
         to: Target,
     },
     /// Ask for the digest of a page; answer `Digest` or `Failed`.
     Digest {
-        /// Whom.
+        /// The replica.
         to: Target,
     },
-    /// Ask for the page behind the last one of that replica; answer `Data` or `Failed`.
+    /// Ask for the page after the last one of that replica; answer `Data` or `Failed`.
     More {
-        /// Whom.
+        /// The replica.
         to: Target,
         /// Live rows to ask for.
         rows: u32,
     },
     /// Merge the pages of these replicas; answer `Reconciled`.
     Reconcile {
-        /// Whose pages.
+        /// The replicas.
         pages: TargetSet,
     },
-    /// Write to that replica what all of `of` miss (its own repair, or those of others when it
-    /// stands in for them); answer `RepairAck` or `RepairFailed`. No hints.
+    /// Write to that replica the data that all of `of` miss (its own repair, or those of others
+    /// when it stands in for them); answer `RepairAck` or `RepairFailed`. No hints.
     Repair {
-        /// To whom.
+        /// The replica.
         to: Target,
-        /// Whose repairs.
+        /// Replicas that miss the written data.
         of: TargetSet,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -173,25 +173,25 @@ pub enum ReadOutput {
     Done(Result<ReadOutcome, RequestError>),
 }
 
-/// Where the rows of a page are.
+/// Location of the rows of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowsFrom {
     /// In the page that this replica sent.
     Page(Target),
-    /// In what this replica sent of a page that its filter has left.
+    /// In the filtered page that this replica sent.
     Filtered(Target),
-    /// In the page that the last `Reconcile` made.
+    /// In the page that the last `Reconcile` built.
     Merged,
 }
 
 /// A page that was read at its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOutcome {
-    /// Where its rows are.
+    /// Location of its rows.
     pub rows: RowsFrom,
-    /// How many are live; may be fewer than wanted, even none.
+    /// Number of live rows; may be fewer than wanted, even none.
     pub live_rows: u32,
-    /// Nothing is behind it. Else the next page goes on from this page's end.
+    /// No data follows. Otherwise the next page continues at this page's end.
     pub exhausted: bool,
 }
 
@@ -278,20 +278,21 @@ impl ReadRequest {
         &self.plan
     }
 
-    /// Whether pages must be hashed: not when one answer is enough.
+    /// Returns true if pages must be hashed: not when one answer is enough.
     pub fn needs_digests(&self) -> bool {
         self.plan.block_for() > 1
     }
 
-    /// It is answered; the driver may forget it (repairs under way need no one to wait for them).
+    /// Returns true if it is answered; the driver may drop it (running repairs need no one to wait
+    /// for them).
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Done
     }
 
-    /// Advances by one event and appends what the driver must do.
+    /// Advances by one event and appends the driver's actions.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` nothing comes; at the deadline's step, if not
-    /// before, it is done.
+    /// Pre: `now` never decreases. Post: after `Done` nothing follows; it is done at the deadline's
+    /// step at the latest.
     pub fn step(&mut self, now: Instant, input: ReadInput, out: &mut Outputs<ReadOutput>) {
         match (self.phase, input) {
             (Phase::Done, _) => return,
@@ -371,7 +372,7 @@ impl ReadRequest {
         out.push(ReadOutput::Filtered { to });
     }
 
-    /// Those who were asked for a page, whole or filtered.
+    /// Returns the replicas that were asked for a page, whole or filtered.
     fn asked_pages(&self) -> TargetSet {
         self.asked_data.union(self.asked_filtered)
     }
@@ -424,7 +425,7 @@ impl ReadRequest {
         {
             return;
         }
-        // Whoever was asked for a filtered page and gave the whole one need not be asked again.
+        // A replica that answered a filtered request with the whole page is not asked again.
         self.asked_data.insert(from);
         if self.first.is_none() {
             self.first = Some((RowsFrom::Page(from), page));
@@ -492,7 +493,7 @@ impl ReadRequest {
 
     fn settle_reading(&mut self, now: Instant, out: &mut Outputs<ReadOutput>) {
         if !self.plan.is_met_by(self.answered()) {
-            // Whether those who may still answer are enough; if not, others are asked.
+            // If the outstanding answers are not enough, other replicas are asked.
             while !self.plan.is_met_by(self.answered().union(self.expected())) {
                 let asked = self.asked_data.union(self.asked_digest);
                 let Some(to) = self.next_candidate(asked) else { return self.give_up(out) };
@@ -519,7 +520,7 @@ impl ReadRequest {
         self.done(Ok(ReadOutcome { rows, live_rows, exhausted }), out);
     }
 
-    /// Replicas differ: the pages of all who answered.
+    /// Replicas differ: requests the pages of all that answered.
     fn collect(&mut self, now: Instant, out: &mut Outputs<ReadOutput>) {
         self.phase = Phase::Collecting;
         for to in self.got_digest.minus(self.asked_data).minus(self.failed).iter() {
@@ -536,7 +537,7 @@ impl ReadRequest {
                 None => return self.give_up(out),
             }
         }
-        // Those who differ and may still answer are waited for as far as the level needs them.
+        // Waits for replicas that differ and may still answer, as far as the level needs them.
         if self.plan.is_met_by(self.got_data) {
             self.reconcile(out);
         }
@@ -592,7 +593,7 @@ impl ReadRequest {
             }
             Phase::Extending if self.awaited.contains(from) => {
                 self.awaited.remove(from);
-                // What was merged stands; the next page tries again.
+                // The merged rows stay valid; the next page tries again.
                 self.no_more = true;
                 self.settle_extension(out);
             }
@@ -695,7 +696,7 @@ impl ReadRequest {
         self.settle_repairs(out);
     }
 
-    /// Who has all of what was merged.
+    /// Returns the replicas that have all of the merged page.
     fn up_to_date(&self) -> TargetSet {
         let missing = self.merge.repairs.intersection(self.got_data);
         self.got_data.minus(missing).union(self.repair_acked)
@@ -707,8 +708,7 @@ impl ReadRequest {
         }
     }
 
-    /// Replicas that were not read take what has not been acknowledged, in lieu of those who are
-    /// silent.
+    /// Sends unacknowledged repairs to replicas that were not read, in place of the silent ones.
     fn speculate_repairs(&mut self, out: &mut Outputs<ReadOutput>) {
         if !self.plan.may_replace() {
             return;

@@ -1,4 +1,4 @@
-//! The pages of several replicas made into one, and what each replica misses of it.
+//! Merge of the pages of several replicas into one, and the data of it that each replica misses.
 //!
 //! Owns: [`reconcile()`]: merge by `data`'s laws up to where all replicas have answered, and the
 //! repair mutations. Never: messages, limits of the reader (a merged page may hold more live rows
@@ -22,7 +22,7 @@ use stdx::DeletionSeconds;
 
 use crate::types::{Target, TargetSet};
 
-/// What of the read command merging needs.
+/// Parts of the read command that merging needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconcileCommand {
     /// Rows in descending clustering order.
@@ -38,20 +38,20 @@ pub struct ReconcileCommand {
 /// The pages of several replicas as one.
 #[derive(Clone, Debug, Default)]
 pub struct Reconciled {
-    /// The merged page, encoded; its end is where the next page goes on.
+    /// The merged page, encoded; the next page continues at its end.
     pub page: Vec<u8>,
     /// Its live rows.
     pub live_rows: u32,
-    /// No replica has anything behind it.
+    /// No replica has data after the page.
     pub exhausted: bool,
-    /// Whose pages ended first.
+    /// Replicas with the pages that ended first.
     pub short: TargetSet,
     /// Encoded mutations, one per partition, for each replica that misses something.
     pub repairs: SmallVec<[(Target, Vec<Vec<u8>>); 4]>,
 }
 
 impl Reconciled {
-    /// Who misses something.
+    /// Returns the replicas that miss something.
     pub fn needs_repair(&self) -> TargetSet {
         self.repairs.iter().map(|(t, _)| *t).collect()
     }
@@ -79,7 +79,8 @@ pub fn reconcile(
             && chain.end().compare(&merged.end(), shape, reversed) == Ordering::Equal
     };
     let short = sources.iter().filter(|(_, c)| at_end(c)).map(|(t, _)| *t).collect();
-    // The merged page may have ended earlier than the pages did: what is behind is not compared.
+    // The merged page may have ended earlier than the pages did: data after its end is not
+    // compared.
     stops.end = end;
     let no_stops = PageStops::NONE;
     let mut repairs = SmallVec::new();
@@ -139,7 +140,7 @@ fn merge<'p>(
         let (token, key, clustering) = (cut.token, cut.key, cut.clustering);
         let end = PageEnd::Inside { token, key, clustering };
         if end.compare(&stops.end, shape, reversed) == Ordering::Less {
-            // Rows were deleted by what another replica has: the next page goes on from the cut.
+            // Deletions of another replica removed rows: the next page continues from the cut.
             return Ok((writer.finish_at(end), end));
         }
     }

@@ -1,4 +1,4 @@
-//! `speculative_retry` and `additional_write_policy`: when to ask one more replica.
+//! `speculative_retry` and `additional_write_policy`: the time to ask one more replica.
 //!
 //! Source: Cassandra `SpeculativeRetryPolicy` and its kinds: forms, messages, canonical text.
 
@@ -31,14 +31,14 @@ pub enum SpeculativeRetry {
     },
 }
 
-/// When to speculate.
+/// Condition for speculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
     /// Not at all.
     Never,
     /// From the start.
     Always,
-    /// When the request is that old.
+    /// At this age of the request.
     After(Duration),
 }
 
@@ -160,7 +160,7 @@ impl SpeculativeRetry {
     }
 }
 
-/// At most four digits behind the point, as Java's `#.####`.
+/// At most four decimal digits, as Java's `#.####`.
 fn write_percentile(f: &mut fmt::Formatter<'_>, percentile: f64) -> fmt::Result {
     let text = format!("{percentile:.4}");
     write!(f, "{}p", text.trim_end_matches('0').trim_end_matches('.'))

@@ -39,12 +39,12 @@ impl TargetSet {
         was
     }
 
-    /// Whether it is in.
+    /// Returns true if the target is in the set.
     pub fn contains(self, target: Target) -> bool {
         self.0 & Self::bit(target) != 0
     }
 
-    /// How many.
+    /// Returns the number of targets.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -54,25 +54,25 @@ impl TargetSet {
         self.0 == 0
     }
 
-    /// Those in either.
+    /// Returns the targets in either set.
     #[must_use]
     pub fn union(self, other: TargetSet) -> TargetSet {
         TargetSet(self.0 | other.0)
     }
 
-    /// Those not in `other`.
+    /// Returns the targets that are not in `other`.
     #[must_use]
     pub fn minus(self, other: TargetSet) -> TargetSet {
         TargetSet(self.0 & !other.0)
     }
 
-    /// Those in both.
+    /// Returns the targets in both sets.
     #[must_use]
     pub fn intersection(self, other: TargetSet) -> TargetSet {
         TargetSet(self.0 & other.0)
     }
 
-    /// By index, ascending.
+    /// Iterates over the targets by index, ascending.
     pub fn iter(self) -> impl Iterator<Item = Target> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -99,19 +99,20 @@ impl std::fmt::Debug for TargetSet {
     }
 }
 
-/// What a step appends for the driver to do, in order. Spills to the heap, never truncates.
+/// Outputs that a step appends for the driver to execute, in order. Spills to the heap, never
+/// truncates.
 pub type Outputs<O> = SmallVec<[O; 8]>;
 
-/// Why a replica did not do what it was asked.
+/// Reason of a replica's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaError {
-    /// Something that has no code of its own.
+    /// An error without a code of its own.
     Unknown,
     /// A read met more tombstones than it may.
     TooManyTombstones,
-    /// It did not answer in time; also what a replica answers that found the deadline passed.
+    /// It did not answer in time; also the answer of a replica that found the deadline passed.
     Timeout,
-    /// It does not know the table, or knows it otherwise.
+    /// It does not know the table, or knows another version of it.
     IncompatibleSchema,
     /// A read grew too large.
     ReadSize,
@@ -127,15 +128,15 @@ pub enum ReplicaError {
     DiskFull,
     /// A file that it needs is damaged.
     Corrupt,
-    /// It found the request wrong.
+    /// It rejected the request as invalid.
     Refused,
-    /// Its commit log failed, or another thing that must not.
+    /// Its commit log failed, or another vital part.
     Failed,
 }
 
 impl ReplicaError {
     /// The code in the reason map of the native protocol v5 (`RequestFailureReason`). Shedding has
-    /// none of its own: Cassandra's replicas are silent then.
+    /// no code there: Cassandra's replicas do not answer then.
     pub fn code(self) -> u16 {
         match self {
             ReplicaError::Unknown
@@ -154,7 +155,7 @@ impl ReplicaError {
         }
     }
 
-    /// What the code does not say, for the message to the client.
+    /// Returns the cause that the code does not show, for the message to the client.
     pub fn cause(self) -> Option<&'static str> {
         match self {
             ReplicaError::Overloaded => Some("it is overloaded"),
@@ -167,10 +168,10 @@ impl ReplicaError {
     }
 }
 
-/// Who failed and why, each replica once, in the order in which they answered.
+/// The replicas that failed and why, each once, in the order in which they answered.
 pub type Failures = SmallVec<[(HostId, ReplicaError); 4]>;
 
-/// What kind of write failed, as drivers' retry policies know it.
+/// Kind of a failed write, as drivers' retry policies know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the protocol's own")]
 pub enum WriteType {
@@ -221,7 +222,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// The error of a read that cannot go on: a timeout when every failure was one.
+    /// The error of a read that cannot continue: a timeout when every failure was one.
     pub(crate) fn read(
         consistency: Consistency,
         received: u32,

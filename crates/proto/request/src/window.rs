@@ -1,14 +1,14 @@
-//! How many mutations a coordinator may have under way to one replica.
+//! Limits the mutations that a coordinator has in flight to one replica.
 //!
 //! A replica that answers slowly is not sent more: writes for it wait at the coordinator, and with
-//! them the clients that make them. The window grows while answers come about as quickly as they
-//! ever did, and shrinks when they queue, so that what waits on the way to the replica, with reads
-//! behind it, is short. A replica that answers nothing for [`WindowSettings::stall`] is stalled:
-//! nobody waits for it any more, it gets a probe now and then, and the rest goes to hints.
+//! them the clients that sent them. The window grows while answers are about as quick as the quickest,
+//! and shrinks when they queue. The queue on the way to the replica, with reads after it, stays short.
+//! A replica that answers nothing for [`WindowSettings::stall`] is stalled: no write waits for it any
+//! more, it gets a probe now and then, and the rest goes to hints.
 //!
 //! INV-window-1: a full window is reported as stalled at most [`WindowSettings::stall`] after the
-//! replica's last answer, so that nobody waits for ever. INV-window-2: a window never shrinks below
-//! [`WindowSettings::count_min`], and with nothing under way a replica that is not stalled is sent to.
+//! replica's last answer, so that no write waits for ever. INV-window-2: a window never shrinks below
+//! [`WindowSettings::count_min`], and with nothing in flight a replica that is not stalled is sent to.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use stdx::Instant;
 /// Bounds and times of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowSettings {
-    /// Mutations under way that are always allowed.
+    /// Mutations in flight that are always allowed.
     pub count_min: u32,
-    /// Most mutations under way. Below what the messaging and the replica refuse.
+    /// Most mutations in flight. Below the limits of the messaging and the replica.
     pub count_max: u32,
     /// Bytes of them; one mutation may exceed it.
     pub bytes_max: usize,
@@ -45,7 +45,7 @@ impl Default for WindowSettings {
     }
 }
 
-/// Whether one more mutation may be sent.
+/// Answer to the question if one more mutation may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// It may be.
@@ -56,31 +56,33 @@ pub enum Room {
     Stalled,
 }
 
-/// The window starts with so many mutations. It doubles with each round trip while answers are quick; a larger one
-/// would fill a thin link, which the windows of all shards share, for as long as [`WindowSettings::stall`].
+/// Initial window, in mutations. It doubles with each round trip while answers are quick; a larger
+/// one would fill a thin link, which the windows of all shards share, for as long as
+/// [`WindowSettings::stall`].
 const COUNT_FIRST: u32 = 32;
 /// The quickest answer of the last one to two periods counts.
 const QUICKEST_PERIOD: Duration = Duration::from_secs(30);
 
-/// What is under way to one replica.
+/// Mutations in flight to one replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaWindow {
     settings: WindowSettings,
     limit: u32,
     count: u32,
     bytes: usize,
-    /// The last answer, or when the first mutation was sent while nothing was under way.
+    /// The last answer, or the instant at which the first mutation was sent while nothing was in
+    /// flight.
     progress: Instant,
     stalled: bool,
     next_probe: Instant,
     last_cut: Instant,
-    /// Of the running period and the one before.
+    /// Quickest answers of the running period and the one before.
     quickest: [Option<Duration>; 2],
     period_began: Instant,
 }
 
 impl ReplicaWindow {
-    /// Nothing is under way.
+    /// Starts with nothing in flight.
     pub fn new(settings: WindowSettings) -> ReplicaWindow {
         ReplicaWindow {
             settings,
@@ -97,17 +99,17 @@ impl ReplicaWindow {
         }
     }
 
-    /// Mutations under way.
+    /// Mutations in flight.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Mutations that may be under way now.
+    /// Mutations that may be in flight now.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The replica made no progress when it was looked at last.
+    /// Returns true if the replica made no progress at the last check.
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
@@ -120,7 +122,7 @@ impl ReplicaWindow {
         self.limit.saturating_sub(self.count)
     }
 
-    /// Whether one more may be sent.
+    /// Checks if one more mutation may be sent.
     pub fn room(&mut self, now: Instant) -> Room {
         if self.stalled {
             return if now >= self.next_probe { Room::Free } else { Room::Stalled };
@@ -162,7 +164,7 @@ impl ReplicaWindow {
                 self.limit = self.limit.saturating_add(1).min(count_max);
             }
         } else if elapsed > quickest + 2 * queue_time && now.since(self.last_cut) >= elapsed {
-            // Once for what was under way together.
+            // Cut once for the mutations that were in flight together.
             self.cut(now, self.limit / 4);
         }
     }
@@ -206,8 +208,8 @@ impl ReplicaWindow {
         if now.since(self.period_began) >= QUICKEST_PERIOD {
             self.quickest = [None, self.quickest[0]];
             self.period_began = now;
-            // With a queue that is never empty the quickest answer would come to be one that waited: the
-            // window begins again from its smallest, and grows quickly where that is right.
+            // With a queue that is never empty the quickest answer would become one that waited.
+            // The window restarts from its smallest size, and grows quickly where that is right.
             self.cut(now, u32::MAX);
         }
         let known = self.quickest[0].unwrap_or(elapsed);
@@ -260,7 +262,7 @@ mod tests {
         window.answered(at(509), Duration::from_millis(499), 1);
         window.sent(at(509), 1);
         assert_eq!(window.room(at(1008)), Room::Full(at(1009)), "one answer is progress");
-        // What ends without an answer is none.
+        // A mutation that ends without an answer does not count as one.
         window.lost(1);
         window.sent(at(1008), 1);
         assert_eq!(window.room(at(1009)), Room::Stalled);
@@ -369,7 +371,7 @@ mod tests {
         let mut window = ReplicaWindow::new(settings());
         window.sent(at(1), 1);
         window.answered(at(2), Duration::from_millis(1), 1);
-        // The way became longer: after two periods that is what a quick answer takes.
+        // The link became slower: after two periods its latency counts as the quickest.
         let slow = Duration::from_millis(300);
         for n in 0..200 {
             window.sent(at(1000 * n), 1);
@@ -383,8 +385,8 @@ mod tests {
         assert_eq!(window.limit(), limit + 1);
     }
 
-    /// A replica that applies so many each millisecond, and writers that send all they may, for so long
-    /// that the quickest answer is found again and again.
+    /// A replica that applies this many mutations each millisecond, and writers that send all they
+    /// may, for so long that the quickest answer is measured repeatedly.
     #[test]
     fn what_waits_on_the_way_is_short_and_the_replica_is_kept_busy() {
         for (rate, most) in [(1_usize, 100), (5, 400), (50, 4096)] {

@@ -12,38 +12,38 @@ use stdx::Instant;
 use crate::plan::WritePlan;
 use crate::types::{Failures, Outputs, ReplicaError, RequestError, Target, TargetSet};
 
-/// What happens to a write.
+/// Events of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteInput {
     /// Begin. The first input.
     Start,
     /// The replica has the mutation.
     Ack {
-        /// Who.
+        /// The replica.
         from: Target,
     },
     /// The replica does not have it.
     Failed {
-        /// Who.
+        /// The replica.
         from: Target,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// The hint is stored (as durable as a write).
     HintStored {
-        /// For whom.
+        /// The replica.
         to: Target,
     },
     /// The hint could not be stored.
     HintFailed {
-        /// For whom.
+        /// The replica.
         to: Target,
     },
     /// The instant of the last `WakeAt` has come.
     Tick,
 }
 
-/// What the driver does for a write.
+/// Actions of the driver for a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOutput {
     /// Apply the mutation on this node; answer `Ack` or `Failed` with that target.
@@ -53,7 +53,7 @@ pub enum WriteOutput {
     },
     /// Send the mutation.
     Send {
-        /// To whom.
+        /// The replica.
         to: Target,
         /// Replicas of its datacenter to which it passes the mutation on; they answer to the
         /// coordinator.
@@ -61,7 +61,7 @@ pub enum WriteOutput {
     },
     /// Store a hint; answer `HintStored` or `HintFailed`.
     StoreHint {
-        /// For whom.
+        /// The replica.
         to: Target,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -94,7 +94,7 @@ pub struct WriteRequest {
     hinted: TargetSet,
     hints_stored: TargetSet,
     hints_failed: TargetSet,
-    /// Of each forwarding node: whom it forwards to.
+    /// The targets that each forwarding node forwards to.
     forwards: SmallVec<[(Target, SmallVec<[Target; 4]>); 2]>,
 }
 
@@ -122,7 +122,7 @@ impl WriteRequest {
         &self.plan
     }
 
-    /// Nothing more will come of it: the driver may forget it.
+    /// Returns true if no further outputs follow: the driver may drop it.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }
@@ -133,17 +133,17 @@ impl WriteRequest {
             || (self.plan.takes_hints() && !self.hints_stored.is_empty())
     }
 
-    /// Every replica that the write was begun for has it, or a stored hint. Dead ones for which no
-    /// hint may be kept are not among them.
+    /// Returns true if every replica of the write has it, or a stored hint. Dead ones for which no
+    /// hint may be stored do not count.
     pub fn is_everywhere(&self) -> bool {
         let wanted = self.sent.union(self.hinted);
         wanted.minus(self.acked).minus(self.hints_stored).is_empty()
     }
 
-    /// Advances by one event and appends what the driver must do.
+    /// Advances by one event and appends the driver's actions.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` come hints only; at the deadline's step, if
-    /// not before, it is answered and finished.
+    /// Pre: `now` never decreases. Post: after `Done` only hints follow; it is answered and
+    /// finished at the deadline's step at the latest.
     pub fn step(&mut self, now: Instant, input: WriteInput, out: &mut Outputs<WriteOutput>) {
         match (self.phase, input) {
             // Those of the deadline's step are stored after it.
@@ -154,7 +154,7 @@ impl WriteRequest {
             (Phase::Finished, _) => return,
             (Phase::Idle, WriteInput::Start) => self.start(now, out),
             (Phase::Idle, _) => return,
-            // What comes with the deadline comes too late, but a hint is spared.
+            // An acknowledgement at the deadline is too late for the answer, but saves a hint.
             (_, WriteInput::Ack { from }) if self.sent.contains(from) => {
                 self.acked.insert(from);
             }

@@ -1,8 +1,8 @@
 //! Attached components: files of a file set that are of no fixed kind, such as those of a secondary index.
 //!
-//! An extension names its component and says what becomes of it ([`AttachedKind`]); everything that handles
-//! file sets works with these two values and has no list of kinds. Those that this program wrote are listed
-//! in Checksums.db with their [`Lifecycle`], so that a build without the extension handles them right too.
+//! An extension names its component and its lifecycle ([`AttachedKind`]); everything that handles file sets
+//! works with these two values and has no list of kinds. Components that this program wrote are listed in
+//! Checksums.db with their [`Lifecycle`], so that a build without the extension handles them right too.
 //! Those of other programs (Cassandra's `SAI+…`, Scylla's `Scylla.db`) are listed in TOC.txt alone.
 //!
 //! | | listed in Checksums.db | in TOC.txt alone |
@@ -30,8 +30,8 @@ const NOTES: &str = "Released.";
 /// End the names of marks of unfinished work.
 const MARKS: [&str; 2] = [".tmp", ".removed"];
 
-/// The end of the file name of an attached component, behind `nb-1-big-`: a name in the directory of the file
-/// set, which no other file can have.
+/// The end of the file name of an attached component, after `nb-1-big-`: a name in the directory of
+/// the file set, which no other file can have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttachedName {
     /// Zeros follow the name, so that the order is that of the names.
@@ -75,8 +75,8 @@ impl fmt::Display for AttachedName {
     }
 }
 
-/// What becomes of a component that this program wrote, where it may part from its file set. All are verified,
-/// linked, imported and removed with it.
+/// Lifecycle of a component that this program wrote, where it may differ from that of its file set.
+/// All are verified, linked, imported and removed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifecycle {
     /// Its content is nowhere else: a file set that lost it is damaged. Streamed with the file. That of all
@@ -106,12 +106,12 @@ impl Lifecycle {
         Lifecycle::ALL.into_iter().find(|lifecycle| lifecycle.code() == code)
     }
 
-    /// Whether the component is sent with a file that is streamed whole.
+    /// Returns true if the component is sent with a file that is streamed whole.
     pub fn is_streamed(self) -> bool {
         self != Lifecycle::Local
     }
 
-    /// Whether it is rebuilt when it is missing; otherwise the file set is damaged.
+    /// Returns true if it is rebuilt when it is missing; otherwise the file set is damaged.
     pub fn is_rebuilt(self) -> bool {
         self != Lifecycle::Essential
     }
@@ -122,7 +122,7 @@ impl Lifecycle {
 pub struct AttachedKind {
     /// Its name.
     pub name: AttachedName,
-    /// What becomes of it.
+    /// Its lifecycle.
     pub lifecycle: Lifecycle,
 }
 

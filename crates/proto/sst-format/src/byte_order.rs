@@ -16,7 +16,7 @@ const NEXT_EMPTY: u8 = 0x3f;
 const NEXT_EMPTY_REVERSED: u8 = 0x41;
 /// Instead of a part that is null.
 const NEXT_NULL: u8 = 0x3e;
-/// In front of bytes of a composite that are no component: before all components, behind the end.
+/// Precedes bytes of a composite that are no component: sorts before all components, after the end.
 const NO_COMPONENT: u8 = 0x3a;
 /// Behind a whole sequence.
 const END: u8 = 0x38;
@@ -35,7 +35,8 @@ pub fn partition_key(token: Token, key: &[u8], out: &mut Vec<u8>) {
     out.put_u8(END);
 }
 
-/// Appends what the forms of all partition keys of a token begin with, and of no other one.
+/// Appends the common prefix of the forms of all partition keys of a token, which no other form
+/// has.
 pub fn partition_token(token: Token, out: &mut Vec<u8>) {
     put_token(token, out);
 }
@@ -59,7 +60,7 @@ fn put_token(token: Token, out: &mut Vec<u8>) {
     out.put_u64(token.0.cast_unsigned() ^ (1 << 63));
 }
 
-/// What a form of clustering stands for.
+/// Position that an encoded clustering stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A row.
@@ -70,8 +71,8 @@ pub enum Place {
     After,
 }
 
-/// Appends a clustering or prefix in `data`'s form. `None`: a type has no such form here, or a value is
-/// not one of its type; what was appended means nothing then.
+/// Appends a clustering or prefix in `data`'s form. `None`: a type has no such form here, or a
+/// value is invalid for its type; the appended bytes are then meaningless.
 pub fn clustering(
     prefix: &[u8],
     types: &[(CqlType, bool)],
@@ -103,7 +104,7 @@ pub fn clustering(
     Some(())
 }
 
-/// Zeros are escaped, so that a part never looks like one that goes on: `00`, then `FE` for each
+/// Zeros are escaped, so that a part never looks like one that continues: `00`, then `FE` for each
 /// further zero of a run, then `FF`; at the end without the `FF`.
 fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     let mut in_zeros = false;
@@ -122,7 +123,7 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     out.put_u8(if in_zeros { 0xfe } else { 0 });
 }
 
-/// `Some(false)`: the value is empty and its type says nothing of such ones.
+/// `Some(false)`: the value is empty and its type gives such values no meaning.
 fn put_value(ty: &CqlType, value: &[u8], depth: usize, out: &mut Vec<u8>) -> Option<bool> {
     if depth > DEPTH_MAX {
         return None;
@@ -546,7 +547,7 @@ mod tests {
             &format!("40{text}4061004080{int}4080000001408138"),
         );
         check(dynamic, "", "4038");
-        // What is no component, which Cassandra has no form for.
+        // Bytes that are no component; Cassandra has no form for them.
         check(composite, "0004000000010000", "40408000000140803a00fe38");
     }
 

@@ -39,12 +39,12 @@ pub struct Binding {
     pub statistics: u32,
 }
 
-/// Which part of the ring the file holds.
+/// Part of the ring that the file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageGroup {
     /// Shard for whose slice it was written; `None` when it may span slices.
     pub shard: Option<u16>,
-    /// Shard count then.
+    /// Shard count at that time.
     pub shard_count: u16,
     /// Token of the first partition.
     pub first: Token,
@@ -57,18 +57,18 @@ pub struct StorageGroup {
 /// Checksums of one component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentChecksum {
-    /// Which.
+    /// The component.
     pub component: Component,
     /// Its length in bytes.
     pub length: u64,
     /// CRC32 of each block.
     pub blocks: Vec<u32>,
-    /// What becomes of it; [`Lifecycle::Essential`] for the fixed kinds.
+    /// Its lifecycle; [`Lifecycle::Essential`] for the fixed kinds.
     pub lifecycle: Lifecycle,
 }
 
 impl ComponentChecksum {
-    /// Whether both are checksums of the same bytes of the same component.
+    /// Returns true if both are checksums of the same bytes of the same component.
     pub fn is_same_content(&self, other: &ComponentChecksum) -> bool {
         (self.component, self.length, &self.blocks)
             == (other.component, other.length, &other.blocks)
@@ -159,7 +159,7 @@ impl BlockChecksummer {
 /// The whole component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksums {
-    /// Where on the ring the file lies.
+    /// Part of the ring that the file holds.
     pub group: StorageGroup,
     /// `None` in lists of versions 1 and 2.
     pub binding: Option<Binding>,
@@ -462,7 +462,7 @@ mod tests {
             let bytes = list.encode();
             assert_eq!(bytes[8..10], [0, 4]);
             assert_eq!(Checksums::decode(&bytes).unwrap(), list);
-            // An earlier version cannot have them, and a list without them stays what it was.
+            // An earlier version cannot have them, and a list without them is unchanged.
             let mut earlier = bytes[..bytes.len() - 4].to_vec();
             earlier[9] = 3;
             let crc = crc32(&earlier);

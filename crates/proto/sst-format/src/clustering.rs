@@ -53,7 +53,7 @@ impl PrefixKind {
         })
     }
 
-    /// Whether the position is after everything with the prefix (before it otherwise).
+    /// Returns true if the position is after everything with the prefix (before it otherwise).
     pub fn is_after(self) -> bool {
         matches!(
             self,
@@ -180,8 +180,8 @@ pub fn encode_values(
     Ok(done)
 }
 
-/// [`encode_values`] of up to 32 values, all there, not empty and of the length they must have. `None`: of
-/// another form; then what was appended means nothing.
+/// [`encode_values`] of up to 32 values, none of them missing or empty, all of the required length.
+/// `None`: another form; the appended bytes are then meaningless.
 #[inline]
 fn encode_usual_values(
     prefix: &[u8],
@@ -245,7 +245,7 @@ pub fn encode_bound(
 /// A prefix with its kind, as index entries hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// What it is.
+    /// Its kind.
     pub kind: PrefixKind,
     /// Values in `data`'s form.
     pub values: Vec<u8>,

@@ -86,18 +86,18 @@ impl Component {
         Component::from_file_name(name).or_else(attached)
     }
 
-    /// Whether it is of a fixed kind and is read block by block.
+    /// Returns true if it is of a fixed kind and is read block by block.
     pub fn is_large(&self) -> bool {
         matches!(self, Component::Data | Component::Index | Component::Partitions | Component::Rows)
     }
 
-    /// Whether it is read whole when a file set is opened. Neither large nor small: an attached one, which its
-    /// owner reads.
+    /// Returns true if it is read whole when a file set is opened. An attached component is neither
+    /// large nor small: its owner reads it.
     pub fn is_small(&self) -> bool {
         !self.is_large() && !self.is_attached()
     }
 
-    /// Whether it is not of a fixed kind.
+    /// Returns true if it is not of a fixed kind.
     pub fn is_attached(&self) -> bool {
         matches!(self, Component::Attached(_))
     }
@@ -190,7 +190,7 @@ impl Descriptor {
         Some((descriptor, Component::from_file_name(component)?))
     }
 
-    /// As [`Descriptor::parse`], with whatever follows the format's name as component.
+    /// As [`Descriptor::parse`], with the rest after the format's name as component.
     pub fn parse_any(file_name: &str) -> Option<(Descriptor, &str)> {
         let (version, rest) = file_name.split_once('-')?;
         let version = Version::from_letters(version)?;

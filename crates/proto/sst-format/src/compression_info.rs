@@ -1,4 +1,4 @@
-//! `CompressionInfo.db`: the compressor, and where each chunk lies in the Data file.
+//! `CompressionInfo.db`: the compressor, and the position of each chunk in the Data file.
 //!
 //! A chunk on disk is its compressed bytes (or the plain ones, when compression would reach
 //! `max_compressed_length`) and their CRC32. Source: `io.compress.CompressionMetadata`.
@@ -7,7 +7,7 @@ use codec::{Algorithm, Reader, Writer};
 
 use crate::{FormatError, Result, Version};
 
-/// Bytes of the CRC32 behind each chunk.
+/// Bytes of the CRC32 after each chunk.
 pub const CHUNK_CRC_BYTES: u64 = 4;
 /// Largest chunk length accepted, as no setting of Cassandra gives more.
 pub const CHUNK_LENGTH_MAX: u32 = 1 << 26;
@@ -92,8 +92,8 @@ impl CompressionInfo {
         Ok(out)
     }
 
-    /// Reads the file and checks that the chunks can lie where it says: offsets ascend from 0 and
-    /// there are as many as the length takes.
+    /// Decodes the file and checks the positions of the chunks: offsets ascend from 0 and there are
+    /// as many as the length takes.
     ///
     /// # Errors
     /// `Decode`, `Unsupported` compressor, `Invalid`.
@@ -135,7 +135,7 @@ impl CompressionInfo {
             data_length,
             offsets,
         };
-        // Cassandra's compaction leaves an empty chunk at the end of what it writes.
+        // Cassandra's compaction leaves an empty chunk at the end of its output.
         let needed = data_length.div_ceil(u64::from(chunk_length));
         let found = info.offsets.len() as u64;
         if found != needed && found != needed.saturating_add(1) {

@@ -88,7 +88,7 @@ impl BloomFilter {
         }
     }
 
-    /// Whether the key may have been added; never false for one that was.
+    /// Returns true if the key may have been added; never false for one that was.
     #[inline]
     pub fn may_contain(&self, hash: BloomHash) -> bool {
         if self.bits.is_empty() {
@@ -102,7 +102,7 @@ impl BloomFilter {
         })
     }
 
-    /// True when it says yes to everything and has no component on disk.
+    /// True when it answers yes to everything and has no component on disk.
     pub fn is_always_present(&self) -> bool {
         self.bits.is_empty()
     }
@@ -148,8 +148,9 @@ impl BloomFilter {
         Ok(BloomFilter::new(hash_count, bits))
     }
 
-    /// The filter with its words turned, if only then it holds `keys`, which are in the file: builds of
-    /// 4.0 before its release wrote `na` with the words of older versions, and nothing else says so.
+    /// Returns the filter with its words in the other byte order, if only then it holds `keys`,
+    /// which are in the file. Builds of 4.0 before its release wrote `na` with the words of older
+    /// versions, and nothing else shows that.
     pub fn settled(self, version: Version, keys: &[BloomHash]) -> BloomFilter {
         let holds = |filter: &BloomFilter| keys.iter().all(|key| filter.may_contain(*key));
         if version == Version::Na && !holds(&self) {
@@ -216,8 +217,8 @@ mod tests {
         let old = BloomFilter::decode(&filter.encode(Version::Me), Version::Na).unwrap();
         assert_ne!(old, filter);
         assert_eq!(old.clone().settled(Version::Na, &keys), filter);
-        // What is right stays, what is wrong either way is left for a check to name, and after `na`
-        // the order is known.
+        // A correct filter stays as it is. One that is wrong in both orders is left for a check to
+        // report. After `na` the order is known.
         assert_eq!(filter.clone().settled(Version::Na, &keys), filter);
         assert_eq!(old.clone().settled(Version::Na, &[other]), old);
         assert_eq!(old.clone().settled(Version::Nb, &keys), old);

@@ -9,32 +9,33 @@ use crate::BloomFilter;
 
 /// Filters of fewer bytes are in the cache nearest to the processor anyway.
 const SMALL_BYTES: usize = 48 * 1024;
-/// Bits of a stretch are at least two to the power of this: 8 KiB, so that it is in that cache while its bits are
-/// set. Those of larger filters are longer, and in the next cache.
+/// Bits of a segment (a stretch of the filter) are at least two to the power of this: 8 KiB, so that
+/// it stays in that cache while its bits are set. Those of larger filters are longer, and in the
+/// next cache.
 const STRETCH_SHIFT_MIN: u32 = 16;
-/// Most stretches: each has a place where something is noted next, and these should be in the nearest cache
-/// themselves, beside all else that is done for a key.
+/// Most segments. Each has a slot where the next position is noted. All these slots should fit into
+/// the nearest cache, beside the other data of a key.
 const STRETCHES_MAX: u64 = 64;
-/// Bytes that come from memory together.
+/// Bytes of a cache line.
 const LINE: usize = 64;
-/// Positions that are gathered for each line of a stretch before they are set: each line is waited for once for so
-/// many. They take a quarter of the filter.
+/// Positions that are gathered for each line of a segment before they are set. One wait for a line
+/// then serves this many. They take a quarter of the filter.
 const TOGETHER_PER_LINE: usize = 4;
 /// Most positions that are gathered: 8 MiB.
 const WAITING_MAX: usize = (8 << 20) / size_of::<u32>();
-/// Between the places of one stretch and those of the next, or the places where something is noted next would all
-/// be in the same few sets of a cache.
+/// Gap between the slots of one segment and those of the next. Without it the slots to fill next
+/// would all be in the same few sets of a cache.
 const APART: usize = LINE / size_of::<u32>();
 
 /// A Bloom filter that is being filled. Takes a quarter of the filter beside it, at most 8 MiB.
 #[derive(Debug)]
 pub struct FilterBuilder {
     filter: BloomFilter,
-    /// A position's stretch is what is left of it behind so many bits.
+    /// The segment of a position is the position shifted right by this many bits.
     shift: u32,
-    /// Places for the positions of one stretch.
+    /// Slots for the positions of one segment.
     together: usize,
-    /// By stretch, `together` places each, and how many of them are in use. None of a small filter.
+    /// By segment, `together` slots each, and the number of used ones. Empty for a small filter.
     waiting: Vec<u32>,
     counts: Vec<usize>,
 }
@@ -81,7 +82,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Sets what is gathered for a stretch.
+    /// Sets the bits that are gathered for a segment.
     #[inline(never)]
     fn set_waiting(&mut self, stretch: usize) {
         let first = stretch.wrapping_mul(self.together.wrapping_add(APART));
@@ -115,7 +116,7 @@ mod tests {
                 assert_eq!(builder.counts.is_empty(), !is_large);
                 assert!(builder.counts.len() as u64 <= STRETCHES_MAX);
                 assert!(builder.waiting.len() <= WAITING_MAX + 64 * APART);
-                // In most sizes more than are waited for in each stretch, and not a multiple of it.
+                // In most sizes more than the slots of each segment, and not a multiple of them.
                 for key in 0..if is_large { 200_011u64 } else { 500 } {
                     let hash = codec::hash_key(&key.to_be_bytes()).bloom;
                     simple.add(hash);

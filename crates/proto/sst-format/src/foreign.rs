@@ -1,4 +1,4 @@
-//! Whether a file that somebody brings was written for a table of these types.
+//! Checks that an imported file was written for a table of these types.
 
 use schema::{ColumnKind, Table};
 use types::CqlType;
@@ -7,8 +7,8 @@ use crate::header::SerializationHeader;
 use crate::{FormatError, Result};
 
 impl SerializationHeader {
-    /// Compares the types of a file with those of the table that is to take it: a file of another table
-    /// may have columns of the same names. Columns that neither has are passed over: see
+    /// Compares the types of a file with those of the table that is to receive it: a file of
+    /// another table may have columns of the same names. Columns that neither has are skipped: see
     /// [`SerializationHeader::read_schema`].
     ///
     /// # Errors
@@ -55,7 +55,8 @@ impl SerializationHeader {
             }
         }
         for column in self.statics.iter().chain(&self.regulars) {
-            // What was dropped and is there again, perhaps of another type, is told apart by its times.
+            // A column that was dropped and added again, perhaps with another type, is
+            // distinguished by its times.
             let current = table.column(&column.name);
             let current = current.filter(|_| !table.dropped.contains_key(column.name.as_str()));
             if let Some(own) = current.filter(|own| !reads(&own.ty, &column.ty)) {
@@ -77,8 +78,8 @@ pub(crate) fn reads(own: &CqlType, file: &CqlType) -> bool {
         && fits(own, file, CqlType::is_value_compatible_with)
 }
 
-/// Compares types part by part: headers do not say below the top what is frozen, and a user type may be
-/// of another keyspace or have got more fields.
+/// Compares types part by part: below the top, headers do not show which types are frozen. A user
+/// type may be of another keyspace or have more fields.
 fn fits(own: &CqlType, file: &CqlType, leaf: fn(&CqlType, &CqlType) -> bool) -> bool {
     use CqlType::{List, Map, Set, Tuple, Udt, Vector};
     let is_same_form = match (own, file) {
@@ -173,7 +174,7 @@ mod tests {
         for again in [None, Some(CqlType::Text), Some(CqlType::Blob)] {
             let expect = Some(ColumnId(if again.is_some() { 3 } else { 2 }));
             assert_eq!(id(CqlType::Text, CqlType::Text, again.clone()), expect, "{again:?}");
-            // Of an import, say, or from before a release that refuses other types.
+            // For example from an import, or from before a release that rejects other types.
             assert_eq!(id(set(false), CqlType::Text, again.clone()), None, "{again:?}");
         }
         assert_eq!(id(CqlType::Int, CqlType::Text, None), None);
@@ -208,7 +209,7 @@ mod tests {
         use CqlType::{Ascii, Bigint, Blob, Int, Text};
         let cases = [
             (header(Int, (Text, true), Text), None),
-            // What can be read as the table's type may come.
+            // Types that can be read as the table's type are accepted.
             (header(Int, (Ascii, true), Ascii), None),
             (header(Bigint, (Text, true), Text), Some("k bigint, which is int in the table")),
             (header(Int, (Text, false), Text), Some("c text ASC, which is text DESC in the table")),
@@ -224,7 +225,8 @@ mod tests {
                 }
             }
         }
-        // With fewer columns or more it is another table, whatever the types of the first ones are.
+        // With fewer columns or more it is another table, even if the types of the first ones
+        // match.
         for clustering_types in [vec![], vec![(Text, true), (Text, true)]] {
             let file = SerializationHeader { clustering_types, ..header(Int, (Text, true), Text) };
             let error = file.check_types(&table(Text)).unwrap_err().to_string();
@@ -245,7 +247,7 @@ mod tests {
         let error = file.check_types(&table(udt(1))).unwrap_err().to_string();
         assert!(error.contains("v frozen<u>, which has other parts in the table"), "{error}");
         assert!(header(Int, (Text, true), udt(1)).check_types(&table(udt(2))).is_ok());
-        // Below the top the header does not say what is frozen.
+        // Below the top, the header does not show which types are frozen.
         let nested = |frozen| CqlType::set(CqlType::list(Int, frozen), true);
         assert!(header(Int, (Text, true), nested(false)).check_types(&table(nested(true))).is_ok());
         let list = CqlType::List { element: std::sync::Arc::new(Int), frozen: false };

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: any bytes in, no panic, and what was read writes back equal.
+//! Entry points for fuzzing: any bytes in, no panic, and decoded data encodes to equal bytes.
 
 use stdx::invariant;
 
@@ -81,7 +81,7 @@ fn fuzz_index_of(data: &[u8], version: Version) {
     let mut bytes = data;
     let mut info = IndexInfo::default();
     drop(sample_entries(data));
-    // What the lookup passes over are entries that decode, none of them of the key.
+    // The lookup skips entries that decode, none of them of the key.
     let key = b"key".as_slice();
     let (passed, mut at) = (skip_other_keys(data, key), 0);
     while at < passed {

@@ -27,7 +27,7 @@ pub struct EncodingStats {
 }
 
 impl EncodingStats {
-    /// Where nothing is known (`EncodingStats.NO_STATS`).
+    /// Statistics when nothing is known (`EncodingStats.NO_STATS`).
     pub const NONE: EncodingStats = EncodingStats {
         min_timestamp: TimestampMicros(TIMESTAMP_EPOCH),
         min_local_deletion: DeletionSeconds(DELETION_EPOCH),
@@ -145,8 +145,8 @@ impl SerializationHeader {
             columns.sort_by(file_order);
             columns
         };
-        // Readers add what they read to the base in 32 bits or in 64: from a later base some would not
-        // come to times behind it.
+        // Readers add deltas to the base in 32 bits or in 64. With a later base, some readers could
+        // not represent the times after it.
         let min_local_deletion = stats.min_local_deletion.min(DeletionSeconds::MAX_SIGNED);
         SerializationHeader {
             stats: EncodingStats { min_local_deletion, ..stats },
@@ -242,12 +242,13 @@ impl SerializationHeader {
         self.clustering_types.iter().map(|(ty, _)| ty.fixed_len()).collect()
     }
 
-    /// What reading rows needs, with columns resolved by name against the table as it is now.
+    /// Returns the schema for reading rows, with columns resolved by name against the current
+    /// table.
     ///
     /// # Errors
-    /// `UnknownColumn` for a column that the table neither has nor had, but for system tables, where
-    /// it is passed over, as one of another type is; `Invalid` when the number
-    /// of clustering columns differs.
+    /// `UnknownColumn` for a column that the table neither has nor had. For system tables it is
+    /// skipped, and so is a column of another type. `Invalid` when the number of clustering columns
+    /// differs.
     pub fn read_schema(&self, table: &Table, version: Version) -> Result<ReadSchema> {
         if self.clustering_types.len() != table.clustering().len() {
             return Err(FormatError::Invalid {
@@ -275,7 +276,7 @@ impl SerializationHeader {
                 // there again.
                 let may_differ = is_system || dropped.is_some();
                 let current = current.filter(|c| !may_differ || reads(&c.ty, &column.ty));
-                // Cells of a hidden column are read too: what is written of the file keeps them.
+                // Cells of a hidden column are read too: a rewrite of the file keeps them.
                 let mut hidden = table.hidden().map(|d| &d.column);
                 let hidden = || {
                     let found = hidden.find(|c| *c.name == *column.name).filter(is_of_kind);
@@ -302,8 +303,9 @@ impl SerializationHeader {
         })
     }
 
-    /// What writing rows needs. Columns of the header that are not the table's, or there twice, are a
-    /// broken invariant of the caller: headers for writing come from [`SerializationHeader::for_table`].
+    /// Returns the schema for writing rows. Columns of the header that are not the table's, or
+    /// occur twice, are a broken invariant of the caller: headers for writing come from
+    /// [`SerializationHeader::for_table`].
     pub fn write_schema(&self, table: &Table, version: Version) -> WriteSchema {
         let resolve = |columns: &[HeaderColumn]| {
             let mut ids = Vec::with_capacity(columns.len());
@@ -388,7 +390,7 @@ impl ReadColumns {
     }
 }
 
-/// What reading rows needs.
+/// Schema for reading rows.
 #[derive(Clone, Debug)]
 pub struct ReadSchema {
     /// Version of the format.
@@ -404,7 +406,7 @@ pub struct ReadSchema {
 }
 
 impl ReadSchema {
-    /// Whether every partition has a static row in the file.
+    /// Returns true if every partition has a static row in the file.
     pub fn has_static(&self) -> bool {
         !self.statics.columns.is_empty()
     }
@@ -437,7 +439,7 @@ impl WriteColumns {
     }
 }
 
-/// What writing rows needs.
+/// Schema for writing rows.
 #[derive(Clone, Debug)]
 pub struct WriteSchema {
     /// Version of the format.
@@ -455,7 +457,7 @@ pub struct WriteSchema {
 }
 
 impl WriteSchema {
-    /// Whether every partition gets a static row.
+    /// Returns true if every partition gets a static row.
     pub fn has_static(&self) -> bool {
         !self.statics.columns.is_empty()
     }

@@ -9,7 +9,7 @@ use crate::{Result, Version};
 pub struct EstimatedHistogram {
     /// Upper bounds (inclusive) of all buckets but the last.
     pub offsets: Vec<u64>,
-    /// One count more than offsets; the last is what lies beyond.
+    /// One count more than offsets; the last is that of values beyond.
     pub buckets: Vec<u64>,
 }
 
@@ -164,8 +164,8 @@ pub struct TombstoneHistogram {
 }
 
 impl TombstoneHistogram {
-    /// Appends the histogram: doubles and longs, since `oa` longs and ints. Before `oa` points behind
-    /// the last time there are one at that time.
+    /// Appends the histogram: doubles and longs, since `oa` longs and ints. Before `oa` points
+    /// after the last time are merged into one at that time.
     pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
         let uint = version.has_uint_times();
         let last = if uint { i64::MAX } else { crate::DELETION_SECONDS_MAX };

@@ -15,8 +15,8 @@ use crate::{FormatError, Result, Version, put_deletion, read_deletion};
 /// Base of the width delta of a block.
 const WIDTH_BASE: i64 = 64 * 1024;
 /// Default size at which a block of the promoted index ends (`column_index_size`): half a chunk, so
-/// that a slice passes over some 4 KiB of rows at its start. Cassandra's is 64 KiB because it holds
-/// the whole index of a partition in memory; here it is searched where it lies.
+/// that a slice skips some 4 KiB of rows at its start. Cassandra's is 64 KiB because it holds the
+/// whole index of a partition in memory; here it is searched in the file.
 pub const COLUMN_INDEX_SIZE: u64 = 8 * 1024;
 
 /// One entry; positions relative to the bytes given.
@@ -24,16 +24,16 @@ pub const COLUMN_INDEX_SIZE: u64 = 8 * 1024;
 pub struct IndexEntry<'a> {
     /// Serialised partition key.
     pub key: &'a [u8],
-    /// Where the partition begins in Data (uncompressed).
+    /// Position of the partition in Data (uncompressed).
     pub position: u64,
-    /// Where the promoted part begins.
+    /// Offset of the promoted part.
     pub promoted_at: usize,
     /// Its length in bytes, 0 = none.
     pub promoted_length: usize,
 }
 
 impl<'a> IndexEntry<'a> {
-    /// Where the next entry begins.
+    /// Returns the offset of the next entry.
     pub fn end(&self) -> usize {
         self.promoted_at.saturating_add(self.promoted_length)
     }
@@ -52,9 +52,9 @@ impl<'a> IndexEntry<'a> {
     }
 }
 
-/// Bytes of the entries at the start of `bytes` that are of other keys than `key`: of those whose
-/// key and numbers are wholly there and that end before the bytes do. A lookup passes over some
-/// sixty entries, so this decodes nothing that it does not need.
+/// Returns the bytes of the leading entries with other keys than `key`. It counts only entries
+/// whose key and numbers are complete and that end before the bytes do. A lookup skips some sixty
+/// entries, so this decodes nothing that it does not need.
 pub fn skip_other_keys(bytes: &[u8], key: &[u8]) -> usize {
     let last = key.last();
     let mut rest = bytes;
@@ -72,7 +72,7 @@ pub fn skip_other_keys(bytes: &[u8], key: &[u8]) -> usize {
 fn split_entry(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, tail) = bytes.split_first_chunk::<2>()?;
     let (key, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    // A vint says by its leading ones how many bytes follow its first one.
+    // The leading ones of a vint's first byte are the number of bytes that follow it.
     let (first, tail) = tail.split_first()?;
     let tail = tail.get(first.leading_ones() as usize..)?;
     let next = match tail.split_first()? {
@@ -107,7 +107,7 @@ pub fn sample_entries(bytes: &[u8]) -> Option<Vec<(Token, u32)>> {
     Some(marks)
 }
 
-/// What stands in front of the blocks of a promoted index.
+/// Header before the blocks of a promoted index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromotedHeader {
     /// Bytes from the partition's start to its first row or marker.
@@ -154,7 +154,7 @@ pub struct IndexInfo {
     pub first: Prefix,
     /// Last row or marker.
     pub last: Prefix,
-    /// Where the block begins, from the partition's start.
+    /// Offset of the block from the partition's start.
     pub offset: u64,
     /// Its bytes.
     pub width: u64,
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(skip_other_keys(&out, key), *start);
         }
         assert_eq!(skip_other_keys(&out, b"none"), out.len());
-        // Cut anywhere: what is passed over are whole entries, and all that are there.
+        // Truncated anywhere: only whole entries are skipped, and all of them.
         for cut in 0..out.len() {
             let whole = starts.iter().rev().find(|s| **s <= cut).copied();
             assert_eq!(Some(skip_other_keys(&out[..cut], b"none")), whole, "{cut}");

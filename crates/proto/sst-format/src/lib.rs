@@ -1,8 +1,8 @@
 //! Cassandra's SSTable formats, BIG (versions `ma` to `oa`) and BTI (`da`), as pure encoders and
 //! decoders over byte slices, plus our own `Checksums.db`.
 //!
-//! Owns: the bytes of every component. Never: IO, clocks, which file is read when (crate
-//! `sstable`), what a row means (crate `data`).
+//! Owns: the bytes of every component. Never: IO, clocks, the order in which files are read (crate
+//! `sstable`), the meaning of a row (crate `data`).
 //!
 //! Invariants: INV-format-1: no decoder panics on any bytes, and none allocates on the word of a
 //! length field. INV-format-2: what an encoder writes, its decoder reads back equal, except local
@@ -73,36 +73,36 @@ pub use version::Version;
 
 use codec::DecodeError;
 
-/// Why bytes of a component were refused, or could not be made.
+/// Error of decoding or encoding a component.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// The bytes cannot be what was written.
+    /// The bytes cannot be decoded.
     #[error("{0}")]
     Decode(#[from] DecodeError),
     /// A checksum does not match.
     #[error("{what} at byte {offset} has the checksum {found:08x} instead of {expected:08x}")]
     Checksum {
-        /// What is covered.
+        /// The covered bytes.
         what: &'static str,
-        /// Where the covered bytes begin.
+        /// Offset of the covered bytes.
         offset: u64,
         /// Checksum stored.
         expected: u32,
-        /// Checksum of the bytes found.
+        /// Checksum of the actual bytes.
         found: u32,
     },
-    /// The bytes are well-formed but say something impossible.
+    /// The bytes are well-formed but their contents are impossible.
     #[error("{what} at byte {offset}")]
     Invalid {
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
-        /// Where.
+        /// Offset of the defect.
         offset: u64,
     },
     /// Something this build does not read: another version, compressor, partitioner or type.
     #[error("{what} \"{value}\" is not supported")]
     Unsupported {
-        /// What kind of thing.
+        /// Kind of the thing.
         what: &'static str,
         /// Its name in the file.
         value: String,
@@ -121,10 +121,10 @@ pub enum FormatError {
         /// Bytes the type has.
         expected: usize,
     },
-    /// More than the format's length fields can say.
+    /// More than the format's length fields allow.
     #[error("{what} is larger than the format allows")]
     TooLarge {
-        /// What.
+        /// Name of the thing.
         what: &'static str,
     },
 }
@@ -163,7 +163,7 @@ pub(crate) fn deletion_from_i32(local: i32) -> stdx::DeletionSeconds {
     }
 }
 
-/// One byte says that a partition is not deleted, since `oa`.
+/// One byte for a partition that is not deleted, since `oa`.
 const IS_LIVE: u8 = 0x80;
 
 /// Unsigned 32-bit form of a local deletion time (`Cell.deletionTimeLongToUnsignedInteger`):
@@ -197,7 +197,7 @@ pub(crate) fn put_deletion(out: &mut Vec<u8>, deletion: &data::DeletionTime, ver
     } else if deletion.is_live() {
         out.put_u8(IS_LIVE);
     } else {
-        // The sign bit tells live ones; Cassandra has no negative timestamps here.
+        // The sign bit marks live ones; Cassandra has no negative timestamps here.
         out.put_i64(deletion.timestamp.0.max(0));
         out.put_u32(deletion_u32(deletion.local));
     }

@@ -5,8 +5,8 @@
 //! payload is a byte of the key's hash (flag 8) and a signed number: `!position` in Data, or the
 //! position of an entry of Rows.
 //!
-//! Rows: for each wide partition a trie from separators to blocks of rows, and behind it an entry: key
-//! (u16 length), position in Data vint, distance of the root zvint (from behind the key), count of
+//! Rows: for each wide partition a trie from separators to blocks of rows, followed by an entry: key
+//! (u16 length), position in Data vint, distance of the root zvint (from the end of the key), count of
 //! blocks vint, deletion of the partition.
 //! Source: `io.sstable.format.bti.{PartitionIndex,RowIndexReader,TrieIndexEntry}`.
 
@@ -64,7 +64,7 @@ impl Footer {
         Ok(Footer { first, last, count, root })
     }
 
-    /// Appends it behind `position` bytes of trie.
+    /// Appends it after `position` bytes of trie.
     ///
     /// # Errors
     /// `TooLarge` for a key above 65,535 bytes.
@@ -80,7 +80,7 @@ impl Footer {
     }
 }
 
-/// Where a place of the partition index leads.
+/// Target of an entry of the partition index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To the partition, in Data.
@@ -131,7 +131,7 @@ pub fn encode_target(hash: u8, target: Target) -> Payload {
     Payload::of_first(flags, [hash, a, b, c, d, e, f, g, h], width.saturating_add(1))
 }
 
-/// As many of the last bytes of a number as say it, at least one, and how many they are.
+/// The shortest suffix of a number's bytes that represents it, at least one byte, and its length.
 fn signed(value: i64) -> ([u8; 8], usize) {
     let significant = 65u32.saturating_sub((value ^ (value >> 63)).leading_zeros());
     let width = significant.div_ceil(8).clamp(1, 8);
@@ -193,7 +193,7 @@ pub fn row_payload(
 pub struct RowsEntry<'a> {
     /// Serialised partition key.
     pub key: &'a [u8],
-    /// Where the partition begins in Data (uncompressed).
+    /// Position of the partition in Data (uncompressed).
     pub position: u64,
     /// Root of the trie of its rows.
     pub root: u64,
@@ -225,7 +225,7 @@ impl<'a> RowsEntry<'a> {
         Ok(RowsEntry { key, position, root, blocks, deletion })
     }
 
-    /// Appends the entry, which comes to lie at `at` in the file.
+    /// Appends the entry, which begins at `at` in the file.
     ///
     /// # Errors
     /// `TooLarge` for a key above 65,535 bytes.

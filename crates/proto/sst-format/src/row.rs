@@ -25,7 +25,7 @@ pub(crate) const HAS_ALL_COLUMNS: u8 = 0x20;
 pub(crate) const HAS_COMPLEX_DELETION: u8 = 0x40;
 pub(crate) const EXTENSION_FLAG: u8 = 0x80;
 pub(crate) const IS_STATIC: u8 = 0x01;
-/// Deletions made by old materialized views; read as ordinary row deletions.
+/// Deletions by old materialized views; read as ordinary row deletions.
 const HAS_SHADOWABLE_DELETION: u8 = 0x02;
 
 pub(crate) const CELL_IS_DELETED: u8 = 0x01;
@@ -40,7 +40,7 @@ pub const BODY_BYTES_MAX: usize = i32::MAX as usize;
 
 type Decoded<T> = std::result::Result<T, DecodeError>;
 
-/// What a head announces.
+/// Kind of the item after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadKind {
     /// The partition is over.
@@ -56,16 +56,16 @@ pub enum HeadKind {
 /// Flags and extent of one row or marker, positions relative to the bytes given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is.
+    /// Kind of the item.
     pub kind: HeadKind,
     flags: u8,
-    /// Where the body begins (after its size).
+    /// Offset of the body (after its size).
     pub body: usize,
-    /// Where the next row, marker or end begins.
+    /// Offset of the next row, marker or end.
     pub end: usize,
 }
 
-/// Where rows are unpacked to; reused from row to row.
+/// Buffer that rows are unpacked to; reused from row to row.
 #[derive(Debug, Default)]
 pub struct RowScratch {
     /// Clustering or prefix of the last head, in `data`'s form.
@@ -97,8 +97,8 @@ pub fn decode_head(schema: &ReadSchema, bytes: &[u8], scratch: &mut RowScratch) 
     }
 }
 
-/// A row's flags and the bytes behind its clustering header, when the row is of the usual form:
-/// regular, and all values of its clustering there and not empty.
+/// Returns a row's flags and the bytes after its clustering header, when the row is of the usual
+/// form: regular, and no value of its clustering missing or empty.
 #[inline]
 fn usual_row<'a>(schema: &ReadSchema, bytes: &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (flags, rest) = bytes.split_first()?;
@@ -127,7 +127,8 @@ pub(crate) fn usual_value(fixed: Option<usize>, bytes: &[u8]) -> Option<(&[u8], 
     }
 }
 
-/// A vint of up to eight bytes with as many behind its first one.
+/// Decodes a vint of up to eight bytes. Unless it has one byte, eight bytes must follow its first
+/// one.
 #[inline]
 pub(crate) fn usual_vint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first()?;
@@ -170,14 +171,14 @@ fn decode_usual_head(schema: &ReadSchema, bytes: &[u8], clustering: &mut Vec<u8>
     Some(Head { kind: HeadKind::Row, flags, body, end: body.saturating_add(size) })
 }
 
-/// Whether what lies at the start of `bytes` is the end of a partition, as it is written.
+/// Returns true if `bytes` begins with the end of a partition, as it is written.
 #[inline]
 pub fn is_partition_end(bytes: &[u8]) -> bool {
     bytes.first() == Some(&END_OF_PARTITION)
 }
 
-/// Reads the row at the start of `bytes`, head and body, if it is of the usual form and wholly there:
-/// where it ends. `None`: take it by [`decode_head`], which says more.
+/// Decodes the row at the start of `bytes`, head and body, if it is complete and of the usual form;
+/// returns its end. `None`: use [`decode_head`], which reports errors.
 #[inline]
 pub fn decode_usual(schema: &ReadSchema, bytes: &[u8], scratch: &mut RowScratch) -> Option<usize> {
     let head = decode_usual_head(schema, bytes, &mut scratch.clustering)?;
@@ -202,7 +203,7 @@ pub fn skip_rows_before(
     bytes.len().saturating_sub(rest.len())
 }
 
-/// What follows the row at the start of `bytes` if it lies before the bound.
+/// Returns the bytes after the row at the start of `bytes`, if the row is before the bound.
 #[inline]
 fn row_before<'a>(
     schema: &ReadSchema,
@@ -500,7 +501,7 @@ fn read_out_of_order(
     Ok(())
 }
 
-/// Which columns of the header a row has.
+/// Columns of the header that a row has.
 #[derive(Debug)]
 enum Subset {
     All,
@@ -710,7 +711,7 @@ mod tests {
                     }
                     None => assert_eq!(length, 9, "{value}"),
                 }
-                // Cut: nothing that is not there is read.
+                // Truncated: missing bytes are not read.
                 if length > 1 {
                     assert_eq!(usual_vint(&bytes[..length]), None);
                 }

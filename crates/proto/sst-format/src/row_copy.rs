@@ -1,12 +1,12 @@
-//! Rows of the usual form on their way into a file, without being packed or unpacked in between: those of
-//! another file are copied as they lie, with other times and sizes in front, those of a memtable are
-//! written from their packed form.
+//! Copies rows of the usual form into a file without unpacking and packing them. Rows of another file are
+//! copied verbatim, with other times and sizes in front. Rows of a memtable are written from their packed
+//! form.
 //!
-//! A row is of the usual form when it is live without a TTL and not deleted, and has all columns of the
-//! file, each one live cell of the row's timestamp; no value of its clustering is empty or null. All others,
-//! and damaged or cut ones, are for [`crate::row`] and [`crate::row_write`].
+//! A row is of the usual form when it is live without a TTL and not deleted, and has all columns of the file,
+//! each one live cell of the row's timestamp; no value of its clustering is empty or null. All others, and
+//! damaged or truncated ones, are for [`crate::row`] and [`crate::row_write`].
 //!
-//! INV-row-copy-1: what is written is byte for byte what unpacking and [`crate::row_write::encode_row`] give.
+//! INV-row-copy-1: the output is byte for byte that of unpacking and [`crate::row_write::encode_row`].
 
 use codec::Writer;
 use data::RowRef;
@@ -22,7 +22,7 @@ use crate::row::{
 
 const USUAL_FLAGS: u8 = HAS_TIMESTAMP | HAS_ALL_COLUMNS;
 const EMPTY_CELL: u8 = CELL_USE_ROW_TIMESTAMP | CELL_HAS_EMPTY_VALUE;
-/// Most clustering columns of such rows: those that one number says all of.
+/// Most clustering columns of such rows: those that fit into one number.
 const CLUSTERING_MAX: usize = 32;
 
 /// A row of the usual form that can be written.
@@ -37,7 +37,7 @@ pub trait UsualRow {
     fn put_clustering(&self, out: &mut Vec<u8>);
 }
 
-/// Flags and times of a row whose cells take so many bytes.
+/// Appends flags and times of a row whose cells take this many bytes.
 #[inline]
 fn put_times(previous: u64, delta: u64, cells: usize, out: &mut Vec<u8>) {
     let times = codec::vint_unsigned_len(previous).saturating_add(codec::vint_unsigned_len(delta));
@@ -46,7 +46,7 @@ fn put_times(previous: u64, delta: u64, cells: usize, out: &mut Vec<u8>) {
     out.put_vint_unsigned(delta);
 }
 
-/// Finds rows of one file that can be copied into another as they lie.
+/// Finds rows of one file that can be copied verbatim into another.
 #[derive(Clone, Debug)]
 pub struct RowCopier {
     /// Widths of clustering values.
@@ -60,7 +60,7 @@ pub struct RowCopier {
     dropped_at: TimestampMicros,
 }
 
-/// A row as it lies in its file.
+/// A row in the bytes of its file.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRow<'a> {
     copier: &'a RowCopier,
@@ -71,7 +71,7 @@ pub struct RawRow<'a> {
     pub length: usize,
 }
 
-/// Where a row of [`RowCopier::row`] has its parts: who has looked at one need not look again to copy it.
+/// Positions of the parts of a row of [`RowCopier::row`], so that a copy need not parse it again.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace {
     timestamp: TimestampMicros,
@@ -95,7 +95,7 @@ impl RowPlace {
 }
 
 impl RawRow<'_> {
-    /// `None`: it is too long to be told so.
+    /// Returns the positions of its parts; `None` if it is too long for them.
     #[inline]
     pub fn place(&self) -> Option<RowPlace> {
         Some(RowPlace {
@@ -207,7 +207,7 @@ impl RowCopier {
     }
 }
 
-/// What follows the cell at the start of `bytes`, a live one of the row's timestamp.
+/// Returns the bytes after the cell at the start of `bytes`, a live one of the row's timestamp.
 #[inline]
 fn behind_cell(fixed: Option<usize>, bytes: &[u8]) -> Option<&[u8]> {
     match (bytes, fixed) {
@@ -217,7 +217,7 @@ fn behind_cell(fixed: Option<usize>, bytes: &[u8]) -> Option<&[u8]> {
         }
         ([CELL_USE_ROW_TIMESTAMP, rest @ ..], None) => {
             let (length, value) = usual_vint(rest)?;
-            // Lengths may be said in more bytes than they need, and values of none in two ways.
+            // Lengths may take more bytes than they need, and values of length zero have two forms.
             let said_in = rest.len().saturating_sub(value.len());
             if length == 0 || said_in != codec::vint_unsigned_len(length) {
                 return None;
@@ -306,7 +306,7 @@ impl PackedRow<'_> {
     }
 }
 
-/// Whether all values are there, of the length they must have, and not empty.
+/// Returns true if all values are present, of the required length, and not empty.
 #[inline]
 fn has_usual_values(schema: &WriteSchema, clustering: &[u8]) -> bool {
     if schema.clustering.is_empty() {
@@ -395,8 +395,8 @@ mod tests {
         }
     }
 
-    /// A table with so many clustering columns and values of fixed and other widths; names descend where
-    /// ids do not ascend in the file.
+    /// A table with this many clustering columns and values of fixed and other widths; names
+    /// descend where ids do not ascend in the file.
     fn table(clustering: u16, descends: bool) -> Table {
         let types = [CqlType::Blob, CqlType::Int, CqlType::Blob];
         let mut columns = Vec::new();
@@ -434,7 +434,7 @@ mod tests {
         write: WriteSchema,
     }
 
-    /// Of a file from which and one into which is copied, with other bases.
+    /// Schemas of the source and the target of a copy, with different bases.
     fn schemas(clustering: u16, descends: bool) -> Schemas {
         let table = table(clustering, descends);
         let header = |before: i64| {
@@ -496,7 +496,7 @@ mod tests {
         out
     }
 
-    /// Compares what is copied with what unpacking and packing gives; whether it is copied.
+    /// Compares a copy with unpacking and packing; returns true if the row is copied.
     fn is_copied(schemas: &Schemas, bytes: &[u8], previous: u64) -> bool {
         let copier = RowCopier::new(&schemas.read, &schemas.write).unwrap();
         let Some(raw) = copier.row(bytes) else { return false };
@@ -563,7 +563,7 @@ mod tests {
             copier.row(&bytes).is_some()
         };
         assert!(row(&[8, 1, 1, 8, 0, 0, 0, 7, 8, 1, 1]));
-        // A length of one in two bytes, and one of none where the flags could say it.
+        // A length of one in two bytes, and one of zero where the flags could express it.
         assert!(!row(&[8, 0x80, 1, 1, 8, 0, 0, 0, 7, 8, 1, 1]));
         assert!(!row(&[8, 0, 8, 0, 0, 0, 7, 8, 1, 1]));
         assert!(row(&[12, 8, 0, 0, 0, 7, 8, 1, 1]));
@@ -585,7 +585,7 @@ mod tests {
         assert!(!changed(&|read, _| read.regulars.columns[1].fixed = Some(8)));
         assert!(!changed(&|read, _| read.clustering[0] = None));
         assert!(!changed(&|_, write| write.has_counters = true));
-        // Of rows at or before the drop of a column nothing is said.
+        // Rows at or before the drop of a column are not copied.
         let mut read = schemas(0, false).read;
         let at = |read: &ReadSchema| {
             let copier = RowCopier::new(read, &schemas(0, false).write).unwrap();

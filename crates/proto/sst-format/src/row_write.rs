@@ -39,7 +39,7 @@ pub fn encode_partition_header(
     Ok(())
 }
 
-/// Since `oa` the sign of a deletion's timestamp says that it is live.
+/// Since `oa` the sign of a deletion's timestamp marks a live one.
 fn check_deletion(deletion: &DeletionTime, version: Version) -> Result<()> {
     if version.has_uint_times() && !deletion.is_live() && deletion.timestamp.0 < 0 {
         let value = deletion.timestamp.0.to_string();
@@ -54,7 +54,7 @@ pub fn encode_partition_end(out: &mut Vec<u8>) {
     out.put_u8(END_OF_PARTITION);
 }
 
-/// Which row is written.
+/// Kind of row to write.
 #[derive(Clone, Copy, Debug)]
 pub enum RowKind<'a> {
     /// The static row.
@@ -103,7 +103,8 @@ fn encode_usual_row(
     Some(())
 }
 
-/// Finds which columns a row has, by their place in the file. Returns whether a collection of it is deleted.
+/// Finds the columns of a row, by their position in the file. Returns true if a collection of it is
+/// deleted.
 #[inline]
 fn find_columns(columns: &WriteColumns, row: RowRef<'_>, present: &mut Vec<u16>) -> bool {
     present.clear();
@@ -121,7 +122,7 @@ fn find_columns(columns: &WriteColumns, row: RowRef<'_>, present: &mut Vec<u16>)
     complex_deletion
 }
 
-/// Appends the times of a row itself. Returns the flags that say which it has.
+/// Appends the times of a row itself. Returns the flags of those that it has.
 #[inline]
 fn put_times(
     schema: &WriteSchema,
@@ -463,7 +464,7 @@ mod tests {
     fn encoded(encode: impl FnOnce(&mut StatsCollector, &mut Vec<u8>) -> Result<()>) -> Encoded {
         let (mut stats, mut out) = (StatsCollector::default(), vec![1, 2]);
         let result = encode(&mut stats, &mut out).map_err(|e| e.to_string());
-        // What a failed row left behind is not looked at by anybody.
+        // The output of a failed row is not compared.
         if result.is_err() {
             out.clear();
         }

@@ -1,4 +1,4 @@
-//! Statistics.db: four parts behind a table of contents, each with a CRC32 behind it since `na`.
+//! Statistics.db: four parts after a table of contents, each followed by a CRC32 since `na`.
 //!
 //! Layout: part count i32, CRC32 of that, (part number i32, offset i32) each, CRC32 of everything so
 //! far without the first CRC, then the parts: 0 validation, 1 compaction, 2 stats, 3 header. Before
@@ -23,7 +23,7 @@ use crate::{
 pub enum Partitioner {
     /// By the Murmur3 hash of the key: the only one with which data is served.
     Murmur3,
-    /// By the bytes of the key: such files are read by offline tools.
+    /// Orders by the bytes of the key: such files are read by offline tools.
     ByteOrdered,
 }
 
@@ -52,10 +52,11 @@ impl Partitioner {
     }
 }
 
-/// Zero bytes that Cassandra leaves behind the statistics for each null in the least and the greatest
-/// clustering of a compact table: it counts the length of a value that it then does not write.
+/// Zero bytes that Cassandra leaves after the statistics for each null in the least and the
+/// greatest clustering of a compact table: it counts the length of a value that it then does not
+/// write.
 const NULL_PADDING: usize = 2;
-/// Nulls in two clusterings at most, far above what a primary key has.
+/// Nulls in two clusterings at most, far more than a primary key has.
 const NULLS_MAX: usize = 256;
 
 /// Bytes left at the end of the stats part for each point of the tombstone histogram, since `oa`.
@@ -91,7 +92,7 @@ pub struct StatsMetadata {
     pub partition_sizes: EstimatedHistogram,
     /// Cells of partitions.
     pub cells_per_partition: EstimatedHistogram,
-    /// Commit-log stretches whose mutations are in this file.
+    /// Commit-log ranges whose mutations are in this file.
     pub commit_log: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// Smallest timestamp in the file.
     pub min_timestamp: TimestampMicros,
@@ -115,7 +116,7 @@ pub struct StatsMetadata {
     pub repaired_at: i64,
     /// Leading components of the smallest clustering; empty = no bound.
     pub min_clustering: Vec<Vec<u8>>,
-    /// Of the largest.
+    /// Leading components of the largest clustering; empty = no bound.
     pub max_clustering: Vec<Vec<u8>>,
     /// Counter shards from before 2.1.
     pub has_legacy_counter_shards: bool,
@@ -123,13 +124,14 @@ pub struct StatsMetadata {
     pub total_columns_set: i64,
     /// Rows, static ones included.
     pub total_rows: i64,
-    /// Session of an incremental repair under way.
+    /// Session of a running incremental repair.
     pub pending_repair: Option<Uuid>,
     /// Transient replica.
     pub is_transient: bool,
     /// Node whose commit log `commit_log` refers to.
     pub originating_host: Option<Uuid>,
-    /// Whether some partition is deleted as a whole. Before `oa`: whether there is any tombstone.
+    /// True if some partition is deleted as a whole. Before `oa`: true if the file has any
+    /// tombstone.
     pub has_partition_deletions: bool,
     /// Since `oa`: all rows and range deletions lie in it.
     pub covered: Option<CoveredSlice>,
@@ -142,9 +144,9 @@ pub struct StatsMetadata {
 /// The slice of clusterings that a file covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoveredSlice {
-    /// Where it begins.
+    /// Its start.
     pub start: Prefix,
-    /// Where it ends.
+    /// Its end.
     pub end: Prefix,
 }
 
@@ -157,16 +159,17 @@ impl CoveredSlice {
     }
 }
 
-/// The values in front of the first one that two bytes of length cannot say. Rows with longer values are refused,
-/// but earlier releases took them. A bound of fewer values covers more, so no read leaves the file out wrongly, and
-/// the file can be written: a row that cannot be flushed keeps the commit log and memory for good.
+/// The values before the first one that is too long for two bytes of length. Rows with longer
+/// values are refused, but earlier releases accepted them. A bound of fewer values covers more, so
+/// no read skips the file wrongly, and the file can be written. A row that cannot be flushed would
+/// occupy the commit log and memory for ever.
 fn with_short_lengths(values: &[Vec<u8>]) -> &[Vec<u8>] {
     let long = values.iter().position(|value| value.len() > usize::from(u16::MAX));
     values.get(..long.unwrap_or(values.len())).unwrap_or_default()
 }
 
 impl StatsMetadata {
-    /// Whether the file can hold tombstones or expiring cells.
+    /// Returns true if the file can hold tombstones or expiring cells.
     pub fn may_have_tombstones(&self) -> bool {
         self.min_local_deletion != DeletionSeconds::NONE
     }

@@ -1,5 +1,5 @@
-//! Collects what Statistics.db says about rows as they are written.
-//! Source: `io.sstable.metadata.MetadataCollector`.
+//! Collects the statistics of rows for Statistics.db as they are written. Source:
+//! `io.sstable.metadata.MetadataCollector`.
 
 use std::cmp::Ordering;
 
@@ -66,10 +66,10 @@ impl Default for StatsCollector {
     }
 }
 
-/// Facts about a file that rows do not tell.
+/// Facts about a file that do not follow from its rows.
 #[derive(Clone, Debug)]
 pub struct FileFacts {
-    /// Commit-log stretches in the file.
+    /// Commit-log ranges in the file.
     pub commit_log: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// Node that wrote it.
     pub originating_host: Option<stdx::Uuid>,
@@ -114,7 +114,7 @@ impl UsualRows {
         self.newest = self.newest.max(timestamp);
     }
 
-    /// How many.
+    /// Returns the number of rows.
     #[inline]
     pub fn count(&self) -> u64 {
         self.count
@@ -171,14 +171,15 @@ impl StatsCollector {
     #[inline]
     pub(crate) fn cell(&mut self, cell: &CellRef<'_>) {
         self.cells_in_partition = self.cells_in_partition.saturating_add(1);
-        // What may still expire is none yet.
+        // A cell that has yet to expire is no tombstone.
         let is_tombstone = cell.local != DeletionSeconds::NONE && cell.ttl.0 == 0;
         self.tombstones_in_partition =
             self.tombstones_in_partition.saturating_add(u64::from(is_tombstone));
         self.times(cell.timestamp, cell.ttl.0, cell.local);
     }
 
-    /// Rows of the usual form ([`crate::row_copy`]) of one partition, each with so many columns.
+    /// Counts rows of the usual form ([`crate::row_copy`]) of one partition, each with this many
+    /// columns.
     #[inline]
     pub fn usual_rows(&mut self, rows: &UsualRows, columns: u64) {
         if rows.count == 0 {
@@ -189,8 +190,8 @@ impl StatsCollector {
         self.usual_rows_of_file(rows, cells);
     }
 
-    /// Partitions of one row of the usual form each, with so many columns: the rows, and of each partition the
-    /// [`murmur2_64`] of its key and its bytes in Data.
+    /// Counts partitions of one row of the usual form each, with this many columns: the rows, and
+    /// for each partition the [`murmur2_64`] of its key and its bytes in Data.
     ///
     /// [`murmur2_64`]: crate::hyperloglog::murmur2_64
     pub fn usual_partitions(
@@ -253,7 +254,7 @@ impl StatsCollector {
         self.cells_per_partition.add_to(of_cells, 1);
     }
 
-    /// Deletions of the partition that has begun: of it, of rows, columns and cells, ends of ranges.
+    /// Deletions of the current partition: of it, of rows, columns and cells, ends of ranges.
     pub fn tombstones_in_partition(&self) -> u64 {
         self.tombstones_in_partition
     }

@@ -58,7 +58,7 @@ impl Summary {
         self.positions.get(index).copied()
     }
 
-    /// The stretch of the index in which the entry of a key lies, if it exists: from a position up
+    /// Returns the range of the index that has the entry of a key, if it exists: from a position up
     /// to the next sample's position, `None` = to the end of the index. Outer `None`: the key is
     /// before the first.
     pub fn find(&self, token: Token, key: &[u8]) -> Option<(u64, Option<u64>)> {

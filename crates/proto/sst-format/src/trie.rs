@@ -4,29 +4,29 @@
 //! transitions, then the payload. Positions of children are given as distances back. No node crosses
 //! a page of 4 KiB. Source: `io.tries.TrieNode`, `io.tries.Walker`.
 //!
-//! Bytes come from a [`Pages`]: a walk that misses some ends with [`Stop::Need`] and is begun anew
-//! once they are there.
+//! Bytes come from a [`Pages`]: a walk that misses some ends with [`Stop::Need`] and is restarted
+//! once they are loaded.
 
 /// Bytes that no node crosses.
 pub const PAGE_BYTES: u64 = 4096;
 /// Longest way from a root: a key of 64 KiB, each byte escaped, and its ends.
 const DEPTH_MAX: usize = 1 << 18;
 
-/// Why a walk did not come to its end.
+/// Reason why a walk stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The bytes at this position are needed.
     Need(u64),
-    /// What lies at this position cannot be a node.
+    /// The bytes at this position cannot be a node.
     Damaged(u64),
 }
 
-/// Where the bytes of a trie's file are.
+/// Source of the bytes of a trie's file.
 pub trait Pages {
     /// The bytes from a position on, to the end of its page at least (or of the file).
     ///
     /// # Errors
-    /// `Need` when they are not there, `Damaged` for a position outside of the file.
+    /// `Need` when they are not loaded, `Damaged` for a position outside of the file.
     fn at(&self, position: u64) -> Result<&[u8], Stop>;
 }
 
@@ -37,7 +37,7 @@ impl Pages for [u8] {
     }
 }
 
-/// How the transitions of a node lie.
+/// Layout of the transitions of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Leaf,
@@ -60,7 +60,7 @@ pub struct Node<'a> {
     bytes: &'a [u8],
     shape: Shape,
     count: usize,
-    /// Four bits that say whether there is a payload and of which form; 0 = none.
+    /// Four bits for the form of the payload; 0 = none.
     pub flags: u8,
     payload_at: usize,
 }
@@ -118,17 +118,17 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What lies behind the node, to the end of what is there.
+    /// Returns the bytes after the node, to the end of the loaded ones.
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(self.payload_at..).unwrap_or(&[])
     }
 
-    /// Whether it has no transitions.
+    /// Returns true if it has no transitions.
     pub fn is_leaf(&self) -> bool {
         self.count == 0
     }
 
-    /// Transitions, those that are not there included.
+    /// Returns the number of transitions, including missing ones.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -174,7 +174,7 @@ impl<'a> Node<'a> {
         Some(if index.is_multiple_of(2) { word >> 4 } else { word & 0xfff })
     }
 
-    /// Where a transition leads; `None`: there is none of that number.
+    /// Target of a transition; `None`: no transition has that number.
     fn child(&self, index: usize) -> Result<Option<u64>, Stop> {
         if index >= self.count {
             return Ok(None);
@@ -182,7 +182,7 @@ impl<'a> Node<'a> {
         match self.distance(index) {
             None => Err(Stop::Damaged(self.position)),
             Some(0) if matches!(self.shape, Shape::Dense { .. }) => Ok(None),
-            // A node lies behind its children: no walk goes in a circle.
+            // A node is written after its children: no walk goes in a circle.
             Some(0) => Err(Stop::Damaged(self.position)),
             Some(back) => match self.position.checked_sub(back) {
                 Some(child) => Ok(Some(child)),
@@ -191,7 +191,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The first transition at or behind a number, with its own.
+    /// The first transition at or after a number, with its own number.
     fn child_from(&self, mut index: usize) -> Result<Option<(usize, u64)>, Stop> {
         while index < self.count {
             if let Some(child) = self.child(index)? {
@@ -282,10 +282,10 @@ impl Path {
         Ok(())
     }
 
-    /// The first place with a payload.
+    /// The first position with a payload.
     ///
     /// # Errors
-    /// `Need`, `Damaged`: the path is unusable then.
+    /// `Need`, `Damaged`: the path is then unusable.
     pub fn first<P: Pages + ?Sized>(pages: &P, root: u64) -> Result<Path, Stop> {
         let mut path = Path::at(root);
         path.go_first(pages)?;
@@ -372,8 +372,8 @@ impl Path {
         Ok(())
     }
 
-    /// The last place at or before a key in a trie of separators: the greatest payload whose way is
-    /// not behind the key.
+    /// The last position at or before a key in a trie of separators: the greatest payload whose
+    /// path is not after the key.
     ///
     /// # Errors
     /// `Need`, `Damaged`.
@@ -408,8 +408,8 @@ impl Path {
         Ok(path)
     }
 
-    /// Where a scan for keys at or behind `key` begins in a trie of unique prefixes: a prefix of the
-    /// key, which may stand for a lesser one, or else the first place behind it.
+    /// Position where a scan for keys at or after `key` begins in a trie of unique prefixes. It is
+    /// a prefix of the key, which may stand for a lesser one, or else the first position after it.
     ///
     /// # Errors
     /// `Need`, `Damaged`.

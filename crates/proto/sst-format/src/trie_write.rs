@@ -1,9 +1,9 @@
 //! Tries on disk, as format BTI has them: writing.
 //!
-//! Keys come in order. A node is complete once a key behind it came; complete branches are kept until
-//! they would not fit into a page together with the node above, and are written then, each within one
-//! page. So a walk changes pages seldom, and no node crosses a page.
-//! Source: `io.tries.IncrementalTrieWriterPageAware`, `io.tries.TrieNode`.
+//! Keys come in order. A node is complete once a later key came. Complete branches are buffered until
+//! they would not fit into a page together with the node above. Then they are written, each within
+//! one page. So a walk changes pages seldom, and no node crosses a page. Source:
+//! `io.tries.IncrementalTrieWriterPageAware`, `io.tries.TrieNode`.
 
 use codec::Writer;
 
@@ -29,7 +29,8 @@ pub struct Payload {
 impl Payload {
     const NONE: Payload = Payload { flags: 0, length: 0, bytes: [0; PAYLOAD_BYTES_MAX] };
 
-    /// Of at most [`PAYLOAD_BYTES_MAX`] bytes; more are a broken invariant. Flags are 1..=15.
+    /// Creates a payload of at most [`PAYLOAD_BYTES_MAX`] bytes; more are a broken invariant. Flags
+    /// are 1..=15.
     pub fn new(flags: u8, bytes: &[u8]) -> Payload {
         stdx::invariant!(bytes.len() <= PAYLOAD_BYTES_MAX, "trie: a payload is too long");
         let mut payload = Payload { flags, ..Payload::NONE };
@@ -40,8 +41,8 @@ impl Payload {
         payload
     }
 
-    /// The first `length` of nine bytes. Without a copy of that length, which would wait for what was just
-    /// written.
+    /// The first `length` of nine bytes. It avoids a copy of that length, which would wait for the
+    /// bytes that were just written.
     #[inline]
     pub(crate) fn of_first(flags: u8, bytes: [u8; 9], length: usize) -> Payload {
         let mut payload = Payload { flags, ..Payload::NONE };
@@ -57,7 +58,7 @@ impl Payload {
     }
 }
 
-/// How many bytes two keys begin with alike.
+/// Returns the length of the common prefix of two keys.
 #[inline]
 pub fn shared(a: &[u8], b: &[u8]) -> usize {
     let eights = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
@@ -74,14 +75,15 @@ pub fn shared(a: &[u8], b: &[u8]) -> usize {
     count.saturating_add(a.iter().zip(b).take_while(|(a, b)| a == b).count())
 }
 
-/// A node that a later key may still change, on the way to the last key.
+/// A node that a later key may still change, on the path to the last key.
 #[derive(Debug)]
 struct Open {
-    /// By what the way goes on.
+    /// Byte of the transition to the next node of the path.
     next: u8,
     payload: Payload,
     below: Below,
-    /// Where in [`TrieWriter::complete`] what is below it begins, and in [`TrieWriter::payloads`].
+    /// Index in [`TrieWriter::complete`] of the first node below it, and in
+    /// [`TrieWriter::payloads`].
     start: usize,
     payloads: usize,
 }
@@ -97,7 +99,7 @@ struct Node {
     size: u16,
     /// Most bytes that it takes with them; no more than a page has. [`WRITTEN`]: it is in the file.
     bytes_max: u16,
-    /// By what it is reached.
+    /// Byte of the transition that leads to it.
     byte: u8,
     /// Bytes of its payload; its flags come before them.
     payload: u8,
@@ -134,7 +136,7 @@ struct Branch {
     position: u64,
 }
 
-/// Bytes of the last page that are written; 0: it is full, or there is none.
+/// Written bytes of the last page; 0: it is full, or there is none.
 fn used_of_page(at: u64, out: &[u8]) -> usize {
     let position = at.saturating_add(out.len() as u64);
     usize::try_from(position % PAGE_BYTES).unwrap_or(0)
@@ -158,7 +160,7 @@ fn own_bytes_max(below: Below, payload: &Payload) -> usize {
     let transitions = match (count, below.last_bytes_max, payload.flags) {
         (0, ..) => 1,
         _ if below.is_far => count.saturating_mul(FAR_BYTES + 1).saturating_add(3),
-        // A node lies right behind its only child.
+        // A node directly follows its only child.
         (1, 0..=15, 0) => 2,
         (1, 0..=255, _) | (1, _, 0) => 3,
         (1, ..) => 4,
@@ -175,18 +177,18 @@ fn own_bytes_max(below: Below, payload: &Payload) -> usize {
 pub struct TrieWriter {
     /// The nodes of the last key, from the root on; each but the last leads on by its byte.
     path: Vec<Open>,
-    /// Complete nodes that wait to be written, or to be passed by: each behind all that are below it, so
-    /// that they are written as they lie.
+    /// Complete nodes that wait to be written, or to be skipped. Each comes after all nodes below
+    /// it, so that the list is in the order of writing.
     complete: Vec<Node>,
-    /// Of those that wait, in the same order: flags and bytes of their payloads.
+    /// Flags and bytes of the payloads of waiting nodes, in the same order.
     payloads: Vec<u8>,
     key: Vec<u8>,
     places: u64,
-    /// Of nodes whose parent is being written: by what they are reached and where they lie.
+    /// Children of the node that is being written: the bytes that lead to them and their positions.
     children: Vec<(u8, u64)>,
     /// Branches below a node whose children are written, the last first; reused.
     branches: Vec<Branch>,
-    /// Of those that are not written yet: most bytes, and the place among them.
+    /// Branches that are not written yet: most bytes, and the index among them.
     waiting: Vec<(u16, usize)>,
     distances: Vec<u64>,
 }
@@ -211,8 +213,8 @@ impl TrieWriter {
         self.places == 0
     }
 
-    /// Adds a payload under a key that lies behind all before. `out` is what follows the first `at`
-    /// bytes of the file.
+    /// Adds a payload under a key that is greater than all before. `out` has the bytes after the
+    /// first `at` bytes of the file.
     pub fn add(&mut self, key: &[u8], payload: Payload, at: u64, out: &mut Vec<u8>) {
         let common = shared(key, &self.key);
         if self.path.is_empty() {
@@ -297,8 +299,8 @@ impl TrieWriter {
         (own, bytes_max)
     }
 
-    /// Writes the branches below a node, each of which remains as a node that is written. The largest that fits into the
-    /// rest of the page is the next, so that little of pages is left empty.
+    /// Writes the branches below a node, each of which remains as a written node. The largest that
+    /// fits into the rest of the page is the next, so that little of a page stays empty.
     fn write_children(&mut self, node: &Open, at: u64, out: &mut Vec<u8>) {
         let start = node.start;
         let mut branches = std::mem::take(&mut self.branches);
@@ -587,12 +589,12 @@ mod tests {
         }
     }
 
-    /// The same trie, made of nodes that own their children.
+    /// The same trie, built of nodes that own their children.
     #[derive(Default)]
     struct Branch {
         children: Vec<(u8, Branch)>,
         payload: Option<Payload>,
-        /// Where it lies, once it is written.
+        /// Its position, once it is written.
         written: Option<u64>,
     }
 
@@ -628,7 +630,7 @@ mod tests {
             self.sizes().1
         }
 
-        /// Completes what is below it, then it, as keys behind it would.
+        /// Completes the nodes below it, then the node itself, as later keys would.
         fn complete(&mut self, at: u64, out: &mut Vec<u8>) {
             self.children.iter_mut().for_each(|(_, child)| child.complete(at, out));
             if self.bytes_max() <= PAGE {
@@ -639,7 +641,7 @@ mod tests {
             while !waiting.is_empty() {
                 let room = PAGE - (at as usize + out.len()) % PAGE;
                 let sizes = || waiting.iter().map(|child| child.bytes_max()).enumerate();
-                // Of equal ones that of the lower byte.
+                // Among equally large ones, the one with the lower byte.
                 let largest = |most: usize| {
                     sizes().filter(|(_, size)| *size <= most).min_by_key(|(_, s)| PAGE - s)
                 };
@@ -683,7 +685,7 @@ mod tests {
         ] {
             let keys = keys(count, alphabet, length);
             let mut writer = TrieWriter::default();
-            // Twice: what is left of the first trie is not in the second.
+            // Twice: nothing of the first trie remains in the second.
             for _ in 0..2 {
                 let (mut root, mut expect) = (Branch::default(), Vec::new());
                 let mut out = Vec::new();

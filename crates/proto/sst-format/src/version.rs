@@ -11,7 +11,7 @@ pub enum Version {
     Ma,
     /// 3.0.7, 3.7: lower bound of the commit log.
     Mb,
-    /// 3.0.8, 3.9: stretches of the commit log. Scylla too.
+    /// 3.0.8, 3.9: ranges of the commit log. Scylla too.
     Mc,
     /// 3.0.18, 3.11.4: right smallest and largest clustering. Scylla too.
     Md,
@@ -66,7 +66,7 @@ impl Version {
         if self.is_bti() { "bti" } else { "big" }
     }
 
-    /// Whether Partitions.db and Rows.db take the place of Index.db and Summary.db.
+    /// Returns true if Partitions.db and Rows.db replace Index.db and Summary.db.
     pub fn is_bti(self) -> bool {
         self == Version::Da
     }
@@ -88,17 +88,18 @@ impl Version {
         self >= Version::Nb || self == Version::Me
     }
 
-    /// Whether chunks may be stored plain, see [`crate::CompressionInfo::max_compressed_length`].
+    /// Returns true if chunks may be stored plain, see
+    /// [`crate::CompressionInfo::max_compressed_length`].
     pub fn has_max_compressed_length(self) -> bool {
         self >= Version::Na
     }
 
-    /// Whether the file can take part in an incremental repair.
+    /// Returns true if the file can take part in an incremental repair.
     pub fn has_pending_repair(self) -> bool {
         self >= Version::Na
     }
 
-    /// Whether Statistics.db has checksums over all its bytes.
+    /// Returns true if Statistics.db has checksums over all its bytes.
     pub fn has_statistics_checksums(self) -> bool {
         self >= Version::Na
     }
@@ -113,8 +114,8 @@ impl Version {
         self >= Version::Oa
     }
 
-    /// Statistics.db has the covered slice of clusterings, the key range and the token coverage, and
-    /// says whether partitions are deleted.
+    /// Statistics.db has the covered slice of clusterings, the key range and the token coverage,
+    /// and a flag for deleted partitions.
     pub fn has_covered_slice(self) -> bool {
         self >= Version::Oa
     }

@@ -1,4 +1,4 @@
-//! What the tests of the planner and its neighbours share.
+//! Helpers shared by the tests of the planner and its neighbours.
 //!
 //! Owns: schemas made by statements ([`schema_of`]), mutations as text ([`show`]), mutated inputs for fuzz functions
 //! ([`mutate`]). Never: in a product.
@@ -112,7 +112,7 @@ fn show_row(row: data::RowRef<'_>, table: &schema::Table) -> String {
     parts.join(" ")
 }
 
-/// A mutation as text: key bytes, then what it writes.
+/// A mutation as text: key bytes, then its writes.
 pub fn show(schema: &Schema, bytes: &[u8]) -> String {
     let opened = MutationRef::open(bytes).expect("opens");
     let table = schema.table_by_id(opened.table).expect("table");

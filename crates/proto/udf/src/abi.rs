@@ -16,7 +16,7 @@ pub const MALLOC: &str = "_scylla_malloc";
 /// Takes memory back in version 2.
 pub const FREE: &str = "_scylla_free";
 
-/// How a value of one type is passed.
+/// Passing of values of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
     /// `bigint` as i64.
@@ -62,7 +62,7 @@ impl Passing {
         }
     }
 
-    /// A serialised value as a native number; `None` when it is none, or goes through memory.
+    /// A serialised value as a native number; `None` when it is no number, or goes through memory.
     pub fn to_wasm(self, bytes: &[u8]) -> Option<Val> {
         Some(match self {
             Passing::Memory => return None,

@@ -18,7 +18,7 @@ struct Run<'c> {
     code: &'c Code,
     store: Store<StoreLimits>,
     instance: Instance,
-    /// What the call began with.
+    /// Fuel at the start of the call.
     fuel: u64,
 }
 
@@ -74,7 +74,7 @@ fn failure(error: &Error, given: u64) -> CallError {
 
 impl Run<'_> {
     fn call(&mut self, args: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, CallError> {
-        // What linkers make for a library needs this before anything else.
+        // Libraries built by linkers need this call before any other.
         if let Some(start) = self.instance.get_func(&self.store, "_initialize") {
             let ty = start.ty(&self.store);
             if ty.params().is_empty() && ty.results().is_empty() {
@@ -121,7 +121,7 @@ impl Run<'_> {
         found.ok_or_else(|| CallError::Abi("the module exports no memory".to_owned()))
     }
 
-    /// The version that the module says.
+    /// The ABI version that the module exports.
     fn version(&self, memory: Memory) -> Result<u8, CallError> {
         let global = match self.instance.get_export(&self.store, ABI) {
             Some(Extern::Global(global)) => global.get(&self.store).i32(),

@@ -32,7 +32,7 @@ fn binary(body: &str) -> Result<Vec<u8>, CompileError> {
     }
 }
 
-/// What is wrong, without the picture of the source below it.
+/// Returns the error without the excerpt of the source below it.
 fn first_line(text: &str) -> String {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default().trim();
@@ -67,7 +67,7 @@ pub(crate) fn compile(
         }
     }
     let passing = |ty: &CqlType| match signature.called_on_null_input {
-        // No native number says null.
+        // No native number stands for null.
         true => Passing::Memory,
         false => Passing::of(ty),
     };
@@ -113,7 +113,7 @@ fn check_export(
     Ok(())
 }
 
-/// What values that go through memory need.
+/// Checks the exports that values in memory need.
 fn check_memory(module: &Module) -> Result<(), CompileError> {
     match module.get_export(ABI) {
         Some(ExternType::Global(global)) if global.content() == ValType::I32 => {}

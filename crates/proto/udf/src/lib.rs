@@ -1,14 +1,14 @@
 //! User functions in WebAssembly and, with the feature `lua`, in Lua: a body becomes a [`Function`],
 //! which is called with CQL values.
 //!
-//! Owns: the check of a body against the signature it is declared with, the way values go in and out
-//! (the two versions of ScyllaDB's public ABI, [`abi`]; values of Lua's, `lua`), the bounds of a call.
-//! Never: IO, clocks, randomness, threads: a module has no imports but stubs that fail, a body in Lua
-//! no library that reaches outside, so what a call gives follows from its arguments alone. No state is
-//! kept between two calls.
+//! Owns: the check of a body against the signature it is declared with, the passing of values in and
+//! out (the two versions of ScyllaDB's public ABI, [`abi`]; values of Lua's, `lua`), the bounds of a
+//! call. Never: IO, clocks, randomness, threads: a module has no imports but stubs that fail, a body
+//! in Lua no library that reaches outside, so the result of a call follows from its arguments alone.
+//! No state is kept between two calls.
 //!
 //! Invariants: INV-udf-1: a call ends after the fuel it is given and within the memory of
-//! [`Limits`], whatever the body does. INV-udf-2: what a call returns is a valid value of the
+//! [`Limits`], whatever the body does. INV-udf-2: the result of a call is a valid value of the
 //! declared type, or null.
 //!
 //! Source: ScyllaDB's documentation, "Wasm support for user-defined functions", "CQL to Lua type
@@ -34,12 +34,12 @@ pub use crate::lua::LUA_BODY_BYTES_MAX;
 /// Longest body of WebAssembly that is compiled, bytes of text.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What one call may use.
+/// Limits of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Units of fuel, about one per instruction, of one call.
     pub fuel: u64,
-    /// Bytes of linear memory, or of what a function in Lua makes.
+    /// Bytes of linear memory, or of the values of a function in Lua.
     pub memory_bytes: usize,
 }
 
@@ -49,7 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// What bodies are written in.
+/// Language of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// WebAssembly.
@@ -59,7 +59,7 @@ pub enum Language {
     Lua,
 }
 
-/// Why functions in a language cannot be made.
+/// Reason why functions in a language cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLanguage {
     /// This build has it not: the name of the feature that a build needs.
@@ -69,10 +69,10 @@ pub enum NoLanguage {
 }
 
 impl Language {
-    /// The language of a name as it stands in CREATE FUNCTION, in lower case.
+    /// The language of a name as it is written in CREATE FUNCTION, in lower case.
     ///
     /// # Errors
-    /// There is none, or not in this build.
+    /// The language is unknown, or not in this build.
     pub fn of(name: &str) -> Result<Language, NoLanguage> {
         match name {
             "wasm" => Ok(Language::Wasm),
@@ -94,7 +94,7 @@ impl Language {
     }
 }
 
-/// What a function is declared as.
+/// Declaration of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Name of the export; in Lua the name in messages.
@@ -109,12 +109,12 @@ pub struct Signature {
     pub called_on_null_input: bool,
 }
 
-/// Why a body is no such function.
+/// Error in the body of a function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CompileError(pub String);
 
-/// Why a call gave no result.
+/// Error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// It did not end in time.
@@ -123,7 +123,7 @@ pub enum CallError {
     /// The module, its start or the function failed.
     #[error("{0}")]
     Trap(String),
-    /// It does not do what the ABI says.
+    /// It violates the ABI.
     #[error("{0}")]
     Abi(String),
 }
@@ -140,7 +140,7 @@ enum Body {
 
 struct Code {
     signature: Signature,
-    /// How each argument goes in, and how the result comes out.
+    /// Passing of each argument, and of the result.
     args: Vec<Passing>,
     returns: Passing,
     engine: wasmi::Engine,
@@ -175,7 +175,7 @@ impl Function {
         Ok(Function(Arc::new(body)))
     }
 
-    /// What it was declared as.
+    /// Returns its declaration.
     pub fn signature(&self) -> &Signature {
         match &*self.0 {
             Body::Wasm(code) => &code.signature,
@@ -184,11 +184,12 @@ impl Function {
         }
     }
 
-    /// Calls it in a new instance of the module, or a new state of Lua. `fuel` is what may be used, and gets what is left.
-    /// A null argument of a function that is not called on null input gives null.
+    /// Calls it in a new instance of the module, or a new state of Lua. `fuel` is the limit, and
+    /// receives the rest. A null argument of a function that is not called on null input gives
+    /// null.
     ///
     /// # Errors
-    /// The call used too much, failed, or returned what is no value of the type.
+    /// The call used too much, failed, or returned an invalid value of the type.
     pub fn call(
         &self,
         args: &[Option<&[u8]>],

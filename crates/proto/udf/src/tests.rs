@@ -159,7 +159,7 @@ fn memory_stack_and_traps_fail_the_call_only() {
     let large = "(module (memory 1000) (func (export \"f\") (result i32) (i32.const 1)))";
     let large = compile(&[], CqlType::Int, false, large).unwrap();
     assert!(matches!(run(&large, &[]), Err(CallError::Trap(_))));
-    // A module may try to grow, and is told that it cannot.
+    // A module may try to grow, and gets the answer that it cannot.
     let grow = "(module (memory 1) (func (export \"f\") (result i32) (memory.grow (i32.const \
                 1000))))";
     let grow = compile(&[], CqlType::Int, false, grow).unwrap();
@@ -227,7 +227,7 @@ fn bulk_instructions_cost_fuel_by_their_bytes() {
     }
 }
 
-/// What is nested deeply may be refused, but must not take the stack of the shard.
+/// Deeply nested bodies may be refused, but must not overflow the stack of the shard.
 #[test]
 fn deep_nesting_is_compiled_or_refused() {
     const DEEP: usize = 200_000;

@@ -18,14 +18,14 @@ use cql_wire::{Batch, BatchKind, BatchQuery};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// What refuses other statements in a batch.
+/// Error for other statements in a batch.
 pub(crate) const NOT_IN_BATCH: &str =
     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
 
 /// Executes a BATCH message.
 ///
 /// # Errors
-/// What is wrong with it, or why it failed at once.
+/// It is invalid, or it failed at once.
 pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<Step<S::Answer>> {
     cx.executor.counters.batches.inc();
     let parameters = &request.parameters;
@@ -95,7 +95,7 @@ fn parts<'v>(
 ) -> Result<Parts<'v>> {
     let mut compiled: SmallVec<[Compiled; 8]> = SmallVec::new();
     let mut values: SmallVec<[Values<'_>; 8]> = SmallVec::new();
-    // Most batches are one statement with many values: what was found for it goes for the next.
+    // Most batches are one statement with many values: the lookup is reused for the next.
     let mut last: Option<&[u8]> = None;
     for statement in request.statements.iter() {
         let id = match statement.query {

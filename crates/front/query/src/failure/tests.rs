@@ -1,4 +1,4 @@
-//! The words of failures.
+//! Texts of failures.
 
 use super::*;
 use crate::tests::several_members;

@@ -23,7 +23,7 @@ const HAS_PAGING_STATE: u8 = 16;
 const DESCRIBED: u8 = 32;
 const UNMASKS: u8 = 64;
 
-/// What is forwarded.
+/// Kind of a forwarded statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// INSERT, UPDATE, DELETE, or a batch as text.
@@ -73,9 +73,9 @@ pub(crate) struct Statement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) kind: Kind,
-    /// Of a read: the client may see what masks hide. Not set for tables without masks.
+    /// Only for a read: the client may see what masks hide. Not set for tables without masks.
     pub(crate) unmasks: bool,
-    /// Of the client's connection.
+    /// Protocol version and extensions of the client's connection.
     pub(crate) negotiated: Negotiated,
     pub(crate) consistency: Consistency,
     pub(crate) serial: Consistency,
@@ -151,10 +151,10 @@ impl Message {
         }
     }
 
-    /// Reads one, and its slack.
+    /// Decodes a message and its slack.
     ///
     /// # Errors
-    /// The bytes are none, or of a later version.
+    /// The bytes are no message, or one of a later version.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Message, Duration), DecodeError> {
         let mut r = Reader::new(bytes, "forwarded statement");
         let version = r.u8()?;

@@ -1,4 +1,4 @@
-//! Takers of what a read finds, and what a filter cost.
+//! Receivers of the rows of a read, and the cost of a filter.
 
 use crate::account::Charge;
 use crate::counters::Counters;
@@ -10,14 +10,14 @@ use data::RowRef;
 use stdx::Token;
 use store::{Flow, Look, LookedAt, ReadStats, RowSink};
 
-/// Rows and partitions that are looked at before the next look at the clock.
+/// Rows and partitions that are scanned between two checks of the clock.
 const ITEMS_PER_LOOK: u32 = 1024;
 
-/// Lets the planner's executor take what a read finds.
+/// Passes the rows of a read to the planner's executor.
 pub(super) struct Sink<'e, 'p> {
     pub(super) exec: &'e mut SelectExec<'p>,
     pub(super) patience: Option<&'e ReadDeadline>,
-    /// Since the last look at the clock.
+    /// Number since the last check of the clock.
     pub(super) items: u32,
     pub(super) tombstones: Tombstones,
     pub(super) counters: &'e Counters,
@@ -35,15 +35,15 @@ fn flow(flow: select::Flow) -> Flow {
 }
 
 impl Sink<'_, '_> {
-    /// One more was looked at; whether the page is to end here because it has taken long.
+    /// Counts one more item; returns true if the page must end here because it has taken long.
     #[inline]
     fn is_long(&mut self) -> bool {
         self.items = self.items.wrapping_add(1);
         self.items.is_multiple_of(ITEMS_PER_LOOK) && self.patience.is_some_and(ReadDeadline::look)
     }
 
-    /// Ends the page behind this row, or the whole partition, where it has taken long or fills its memory; false where
-    /// it is no page.
+    /// Ends the page after this row, or the whole partition, if it has taken long or fills its
+    /// memory. Returns false for a read without pages.
     #[inline]
     fn ends_page(&mut self, bytes: usize, clustering: Option<&[u8]>) -> bool {
         let is_large = self.charge.fills_page(bytes);
@@ -113,11 +113,11 @@ impl RowSink for Sink<'_, '_> {
     }
 }
 
-/// Lets the planner's executor take what shards have made of their rows.
+/// Passes the results of folds on shards to the planner's executor.
 pub(super) struct FoldedSink<'e, 'p> {
     pub(super) exec: &'e mut SelectExec<'p>,
     pub(super) patience: Option<&'e ReadDeadline>,
-    /// Since the last look at the clock.
+    /// Number since the last check of the clock.
     pub(super) results: u32,
     /// Memory of the answer.
     pub(super) charge: &'e Charge,
@@ -146,7 +146,7 @@ impl FoldSink for FoldedSink<'_, '_> {
     }
 }
 
-/// As [`Sink`], and counts the bytes of what is found.
+/// As [`Sink`], and counts the bytes of the rows.
 pub(super) struct Counting<'e, 'p> {
     pub(super) sink: Sink<'e, 'p>,
     pub(super) bytes: u64,
@@ -177,13 +177,13 @@ impl RowSink for Counting<'_, '_> {
     }
 }
 
-/// What a filter cost, for a trace: what other shards left out, and what this one was shown.
+/// Cost of a filter, for a trace: rows that other shards dropped, and rows that this one filtered.
 pub(super) struct FilterCost<'r> {
     pub(super) stats: &'r ReadStats,
-    /// Of the rows and keys that were looked at.
+    /// Bytes of the scanned rows and keys.
     pub(super) bytes: u64,
     pub(super) dropped: Dropped,
-    /// Of all pages that came from other shards and nodes, and of the largest one.
+    /// Bytes of all pages that came from other shards and nodes, and of the largest one.
     pub(super) page_bytes: (u64, u64),
     pub(super) result_bytes: u64,
 }

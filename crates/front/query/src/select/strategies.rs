@@ -19,13 +19,13 @@ use rt::sync::Permit;
 use std::rc::Rc;
 use store::{ReadStats, RowSink};
 
-/// A page that is made in a way that may turn out to be closed. Dropped, nothing has happened to the page before.
+/// A page that is built by a strategy that may fail. If it is dropped, the page is unchanged.
 struct Attempt {
     body: Vec<u8>,
 }
 
 impl Attempt {
-    /// Begins with what the page has: the description of its columns.
+    /// Starts with the contents of the page: the description of its columns.
     fn of(page: &[u8]) -> Attempt {
         Attempt { body: page.to_vec() }
     }
@@ -36,14 +36,14 @@ impl Attempt {
     }
 }
 
-/// How one command of a read is carried out.
+/// Terms of the execution of one command of a read.
 #[derive(Clone, Copy)]
 pub(super) struct ReadTerms<'r> {
     /// Rows that are wanted.
     pub(super) rows: usize,
-    /// What shards leave out.
+    /// Filter that shards apply.
     pub(super) filter: Option<&'r ShardFilter>,
-    /// Of a read of several nodes.
+    /// Replicas of a read of several nodes.
     pub(super) order: Option<&'r ReplicatedRead>,
 }
 
@@ -118,7 +118,7 @@ impl<S: ResultSink> Read<S> {
         let merged = folded.states.is_some_and(|states| {
             !plan.is_one_group() || states.into_iter().all(|s| exec.merge_of_shard(s).is_ok())
         });
-        // Whatever went wrong, the rows tell it in their order.
+        // On any error the rows are read in their order instead, and report it.
         let done = if merged { exec.finish().ok() } else { None };
         let Some(done) = done else { return Ok(None) };
         attempt.keep(body);

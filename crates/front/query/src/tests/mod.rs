@@ -1,4 +1,4 @@
-//! What tests of this crate share.
+//! Helpers shared by the tests of this crate.
 
 use cluster::ClusterSnapshot;
 pub(crate) use dist_testing::loopback::member;

@@ -60,7 +60,7 @@ fn mixed_files_are_distributed_when_there_are_enough_of_them_with_the_oldest_one
     // The oldest one has its turn, however far it is.
     files[1].created_at = WallMicros(0);
     assert_eq!(inputs(&next(&tens(), &state(&files)).unwrap()), [2]);
-    // What is not known goes with its like.
+    // Files with unknown windows go together.
     files[1].windows = None;
     files[2].windows = None;
     assert_eq!(inputs(&next(&tens(), &state(&files)).unwrap()), [2, 3]);
@@ -113,8 +113,8 @@ fn a_window_that_has_expired_goes_whole() {
     assert_eq!((inputs(&plan), plan.expired.len()), (vec![1], 1));
 }
 
-/// What the executor does with the windows of a distribution: each of the first ones gets a file, the
-/// others share files in stretches.
+/// Mimics the executor's distribution: each of the first windows gets a file, the others share
+/// files by ranges of windows.
 fn distributed(windows: &BTreeSet<i64>) -> Vec<BTreeSet<i64>> {
     let mut files: Vec<BTreeSet<i64>> = Vec::new();
     let mut stretches: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
@@ -144,7 +144,7 @@ fn distributions_come_to_an_end_and_leave_fewer_mixed_files_than_the_threshold()
         (in_windows(generation, Some(span)), windows)
     };
     for flush in 0..200_i64 {
-        // Mostly what is new, now and then something old, once a year at a time.
+        // Mostly new rows, now and then old ones, a whole year once in a while.
         let from = if random(10) == 0 { 0 } else { flush };
         let width = if flush == 100 { 5_000 } else { 1 + random(4) as i64 };
         generation += 1;

@@ -37,7 +37,8 @@ fn a_level_that_is_too_full_gives_the_file_that_overlaps_least_above() {
     files.push(file(20, 2, 100 * MIB, (0, 350)));
     files.push(file(21, 2, 100 * MIB, (360, 440)));
     files.push(file(22, 2, 90 * MIB, (450, 1000)));
-    // File 5 (360 to 440) meets one of 100, those behind it one of 90; the first of these is number 6.
+    // File 5 (360 to 440) meets one of 100, those after it one of 90; the first of these is number
+    // 6.
     let plan = planned(&files).unwrap();
     assert_eq!((inputs(&plan), plan.level), (vec![6, 22], 2));
     files.remove(0);

@@ -385,7 +385,7 @@ fn date_tiered_options_become_a_window_and_are_kept() {
         map.extend_from_slice(more);
         parse(&map).unwrap().time_window
     };
-    // 60 s, of which four make one, up to a day.
+    // 60 s, multiplied by four as long as it is at most a day.
     assert_eq!(window(&[]).window_seconds, 61_440);
     assert_eq!(window(&[("base_time_seconds", "3600")]).window_seconds, 57_600);
     assert_eq!(

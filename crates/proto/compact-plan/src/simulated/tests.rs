@@ -30,7 +30,7 @@ fn a_read_looks_at_two_files_at_most_by_levels() {
         assert!(costs.files_per_read_max <= 2, "{workload:?} {costs:?}");
         assert!(costs.files_per_read < 1.1, "{workload:?} {costs:?}");
     }
-    // What is overwritten is in many files elsewhere.
+    // With other strategies overwritten keys are in many files.
     assert!(cost("STCS", Workload::Overwrite).files_per_read > 3.0);
 }
 

@@ -144,10 +144,10 @@ fn a_file_of_droppable_tombstones_is_compacted_alone() {
     assert_eq!(planned(&one), [0_u64; 0]);
     one[0].created_at = WallMicros((1_000_000 - 86_400) * 1_000_000);
     assert_eq!(planned(&one), [1]);
-    // Another file overlaps: what the tombstones shadow may be there.
+    // Another file overlaps: it may have the data that the tombstones shadow.
     one[1].first_token = Token(0);
     assert_eq!(planned(&one), [0_u64; 0]);
-    // It overlaps, but the file is expired as a whole and older than what is there.
+    // It overlaps, but the file is expired as a whole and older than the data of the other.
     one[0].max_local_deletion_time = DeletionSeconds(999);
     one[1].min_timestamp = TimestampMicros(101);
     assert_eq!(planned(&one), [1]);

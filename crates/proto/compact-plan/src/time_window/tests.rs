@@ -45,7 +45,7 @@ fn an_old_window_needs_two_files_and_the_newest_as_many_as_by_size() {
     assert_eq!(plan.reason, Reason::Window { start: 4 * 3_600, files: 2 });
     files.push(at(6, 5 * HOUR + 3));
     assert_eq!(inputs(&next(&hours(), &state(&files)).unwrap()), [1, 2, 3, 6], "newest first");
-    // Of different sizes nothing is merged in the newest window.
+    // Files of different sizes are not merged in the newest window.
     files[0].size_bytes *= 10;
     assert_eq!(inputs(&next(&hours(), &state(&files)).unwrap()), [4, 5]);
 }

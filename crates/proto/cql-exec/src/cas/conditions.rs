@@ -1,6 +1,6 @@
-//! Whether a condition holds for a row as it was read.
+//! Evaluation of a condition on a row as it was read.
 //!
-//! A row that is not there is one whose columns are all null. Source: the `Bound` classes of
+//! A missing row is one whose columns are all null. Source: the `Bound` classes of
 //! `cql3.conditions.ColumnCondition`.
 
 use std::cmp::Ordering;
@@ -22,7 +22,7 @@ fn null_compared(op: Operator) -> PlanError {
     PlanError::invalid(format!("Invalid comparison with null for operator \"{}\"", op.symbol()))
 }
 
-/// Whether `order` (of what is there to what is asked for) satisfies an operator.
+/// Returns true if `order` (of the stored value to the one asked for) satisfies an operator.
 fn satisfies(order: Ordering, op: Operator) -> bool {
     match op {
         Operator::Eq => order.is_eq(),
@@ -35,7 +35,7 @@ fn satisfies(order: Ordering, op: Operator) -> bool {
     }
 }
 
-/// Compares what is there with what is asked for. `ty` is the type of what is there.
+/// Compares the stored value with the one asked for. `ty` is the type of the stored value.
 fn compare(
     op: Operator,
     ty: &CqlType,
@@ -139,10 +139,10 @@ fn compare_collections(ty: &CqlType, found: &Cells<'_>, asked: &Cells<'_>) -> Or
     found.len().cmp(&asked.len())
 }
 
-/// Whether the condition holds; `row` is `None` when there is none.
+/// Returns true if the condition holds; `row` is `None` when the row does not exist.
 ///
 /// # Errors
-/// Comparisons that make no sense, with Cassandra's words.
+/// Invalid comparisons, with Cassandra's words.
 pub(crate) fn applies(
     condition: &BoundCondition,
     row: Option<RowRef<'_>>,

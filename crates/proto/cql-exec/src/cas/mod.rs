@@ -29,16 +29,16 @@ use types::CqlType;
 use crate::cells::put_column;
 use conditions::applies;
 
-/// What the reader does next.
+/// Next step of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CasFlow {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Nothing more is wanted.
+    /// End the read.
     Stop,
 }
 
-/// What became of a conditional statement.
+/// Outcome of a conditional statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its conditions held.
@@ -50,7 +50,7 @@ pub enum Verdict {
 /// The answer to a conditional statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CasResult {
-    /// `[applied]`, then, of a no, what was found.
+    /// `[applied]`; if the conditions do not hold, followed by the columns that were read.
     pub columns: Vec<ResultColumn>,
     /// At least one; `None` is null.
     pub rows: Vec<Vec<Option<Vec<u8>>>>,
@@ -81,7 +81,7 @@ impl<'c> CasExec<'c> {
         self.bound.command.now
     }
 
-    /// Forgets what was shown.
+    /// Discards the rows that were shown.
     pub fn restart(&mut self) {
         self.static_row = None;
         self.rows.clear();
@@ -131,12 +131,12 @@ impl<'c> CasExec<'c> {
         Ok(true)
     }
 
-    /// Whether the conditions hold for what was shown, and what is written then: one encoded
-    /// mutation with that timestamp; it is empty when all values are unset.
+    /// Decides if the conditions hold for the rows that were shown. If so, returns the writes as
+    /// one encoded mutation with that timestamp; it is empty when all values are unset.
     ///
     /// # Errors
-    /// Comparisons that make no sense; what a write of these values is refused for; a list element
-    /// that is not there. With Cassandra's words.
+    /// Invalid comparisons; the errors of a write of these values; a list element that does not
+    /// exist. With Cassandra's words.
     pub fn decide(&self, timestamp: TimestampMicros) -> Result<Option<Vec<u8>>, PlanError> {
         if !self.holds()? {
             return Ok(None);
@@ -156,7 +156,8 @@ impl<'c> CasExec<'c> {
         bound.bind_writes(self.statements, &self.options, &lists, timestamp).map(Some)
     }
 
-    /// What the client is told. Of a no, what was shown last is told.
+    /// Builds the client's result. If the conditions do not hold, it has the rows that were shown
+    /// last.
     pub fn result(&self, verdict: Verdict) -> CasResult {
         let mut columns = vec![self.column(Arc::from("[applied]"), CqlType::Boolean)];
         let mark = Some(vec![u8::from(verdict == Verdict::Applied)]);
@@ -177,10 +178,10 @@ impl<'c> CasExec<'c> {
         CasResult { columns, rows }
     }
 
-    /// What a client of Scylla is told: the rows as they were before, whatever the conditions came
-    /// to, one for each statement in their order; a row that was not there is nulls, and so is that
-    /// of a statement without conditions. The columns do not depend on the outcome. Source: ScyllaDB's documentation, "How does
-    /// ScyllaDB LWT differ from Apache Cassandra".
+    /// Builds the result for a client of Scylla: the previous rows, whatever the outcome of the
+    /// conditions, one for each statement in their order. A missing row is all nulls, and so is the
+    /// row of a statement without conditions. The columns do not depend on the outcome. Source:
+    /// ScyllaDB's documentation, "How does ScyllaDB LWT differ from Apache Cassandra".
     pub fn previous(&self, verdict: Verdict) -> CasResult {
         let told = |c: &Column| self.column(c.name.clone(), c.ty.clone());
         let mut columns = vec![self.column(Arc::from("[applied]"), CqlType::Boolean)];
@@ -244,7 +245,7 @@ impl<'c> CasExec<'c> {
             Source::Static(_, shape) => (self.static_row(), shape),
             Source::Regular(_, shape) => (row, shape),
         };
-        // What was not asked for is not told, though the rows shown may have it.
+        // Columns that were not read are null, though the rows shown may have them.
         let read = match column.kind {
             ColumnKind::Static => &bound.static_columns,
             _ => &bound.regular_columns,
@@ -259,7 +260,7 @@ impl<'c> CasExec<'c> {
     }
 }
 
-/// Whether what is asked of a row holds; `row` is `None` when there is none.
+/// Returns true if the condition on a row holds; `row` is `None` when the row does not exist.
 fn holds(
     condition: &RowCondition,
     row: Option<RowRef<'_>>,
@@ -279,7 +280,7 @@ fn holds(
     }
 }
 
-/// Whether one of the columns has a value.
+/// Returns true if one of the columns has a value.
 fn has_live(row: &RowRef<'_>, columns: &[ColumnId], now: DeletionSeconds) -> bool {
     row.columns().any(|(id, column)| {
         columns.contains(&id)

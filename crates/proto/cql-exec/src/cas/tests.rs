@@ -34,7 +34,7 @@ fn options(uuids: &UuidSource) -> ExecuteOptions<'_> {
     }
 }
 
-/// The one mutation of INSERTs: what is in the table.
+/// The one mutation of INSERTs: the contents of the table.
 fn state(schema: &Arc<Schema>, inserts: &[&str]) -> Vec<u8> {
     let uuids = UuidSource::new(3);
     let plans: Vec<Plan> = inserts.iter().map(|s| plan_of(schema, s).expect(s)).collect();
@@ -111,11 +111,12 @@ fn results_of_calls_stand_behind_the_values_of_markers() {
         out
     };
     assert_eq!(bind(), bind());
-    // A statement without such functions has nothing to evaluate, and one whose values are not complete is told so.
+    // Nothing is evaluated for a statement without such functions, nor for one whose values are
+    // incomplete.
     let plain = plan_of(&schema, "INSERT INTO e (k, c) VALUES (?, ?)").unwrap();
     assert_eq!(plain.inputs.evaluate_calls(&markers, &options(&uuids)), Ok(None));
     assert_eq!(plan.inputs.evaluate_calls(&markers[..1], &options(&uuids)), Ok(None));
-    // What a peer sends instead of a result is checked.
+    // A peer's value in place of a result is checked.
     let wrong = [values[0], values[1], BoundValue::Bytes(b"short"), values[3]];
     assert!(modify.bind(&wrong, &options(&uuids), &mut Vec::new()).is_err());
 }
@@ -180,7 +181,7 @@ fn try_run(inserts: &[&str], cql: &str, values: &[BoundValue<'_>]) -> Result<Str
     let options = options(&uuids);
     let bound = BoundCas::bind(&statements, form, &options, options.now)?;
     let mut exec = CasExec::new(&bound, &statements, options);
-    // INV-cas-2: what is shown before a restart does not count.
+    // INV-cas-2: rows that are shown before a restart do not count.
     let other = state(&schema, &["INSERT INTO t (k, v) VALUES (9, 9)"]);
     if &*bound.table().name == "t" {
         feed(&mut exec, &bound, &schema, &other);
@@ -216,7 +217,7 @@ fn existence_of_a_row() {
     check(T, insert, "no [applied]=false k=1 s='x' v=5");
     check(T, "UPDATE t SET v = 6 WHERE k = 1 IF EXISTS", "yes 00000001 [](v=6)");
     check(&[], "UPDATE t SET v = 6 WHERE k = 1 IF EXISTS", "no [applied]=false");
-    // INV-cas-1: a deletion is older than what the same round writes.
+    // INV-cas-1: a deletion is older than the writes of the same round.
     check(T, "DELETE FROM t WHERE k = 1 IF EXISTS", "yes 00000001 deleted@999");
     check(T, "DELETE v FROM t WHERE k = 1 IF EXISTS", "yes 00000001 [](v=x@999)");
     check(
@@ -275,7 +276,7 @@ fn operators_on_single_values() {
     }
     let both = "UPDATE t SET s = 'y' WHERE k = 1 IF v = 5 AND s = 'z'";
     check(T, both, "no [applied]=false v=5 s='x'");
-    // A column that is named twice is told once.
+    // A column that is named twice is shown once.
     let twice = "UPDATE t SET s = 'y' WHERE k = 1 IF v > 5 AND v < 9";
     check(T, twice, no);
 }
@@ -359,7 +360,7 @@ fn conditions_on_collections_their_elements_and_fields() {
         "UPDATE m SET d = 1.0 WHERE k = 1 IF u.zip = 1 AND m['x'] = 1 AND m['y'] = 1",
         "no [applied]=false u={street: 'st', zip: 9} m={'x': 1, 'y': 2}",
     );
-    // A whole collection that is not there is empty, and null.
+    // A whole collection without elements is empty, and null.
     for condition in ["l = []", "l = null", "s = {}", "m != {'x': 1}", "l[0] = null"] {
         let cql = format!("UPDATE m SET d = 1.0 WHERE k = 1 IF {condition}");
         check(&[], &cql, "yes 00000001 [](d=1.0)");
@@ -406,7 +407,7 @@ fn conditions_on_static_columns() {
     let alone = "UPDATE c SET st = 4 WHERE a = 1 AND b = 'p' IF st = 3";
     check(C, alone, &format!("yes {KEY} static(st=4)"));
     check(&[], alone, "no [applied]=false");
-    // Rows without static content: the partition is there.
+    // Rows without static content: the partition exists.
     check(&C[..1], alone, "no [applied]=false st=null");
     check(
         &C[2..],
@@ -499,7 +500,7 @@ fn what_is_written_may_depend_on_what_is_there() {
         "UPDATE t USING TTL 9 SET v = 6 WHERE k = 1 IF v = 5",
         "yes 00000001 [](v=6 ttl 9 at 1700000009)",
     );
-    // The read names what is changed, too.
+    // The read also names the columns that are changed.
     check(M, "UPDATE m SET l[0] = 7 WHERE k = 1 IF d = 1.0", "no [applied]=false d=null");
 }
 
@@ -523,15 +524,15 @@ fn batches_of_one_partition() {
         &run(&update.replace("v = 5", "v = 6")),
         "no [applied]=false a=1 b='p' c1=1 c2='q' v=4",
     );
-    // One statement that asks for existence, and all columns are told.
+    // One statement requires existence, so all columns are shown.
     check(
         C,
         &run("INSERT INTO c (a, b, c1, c2) VALUES (1, 'p', 2, 'q') IF NOT EXISTS; \
               UPDATE c SET st = 1 WHERE KEY IF st = 3;"),
         "no [applied]=false a=1 b='p' c1=2 c2='q' st=3 v=5",
     );
-    // A deleted row hides what the same batch writes to it, a deleted range does not; timestamps of
-    // statements do not count.
+    // A deleted row hides the writes of the same batch to it, a deleted range does not; timestamps
+    // of statements do not count.
     check(
         C,
         &run("DELETE FROM c WHERE KEY AND c1 = 1 AND c2 = 'q' IF EXISTS; \

@@ -1,4 +1,4 @@
-//! Any bytes as what another node says that shards do with rows.
+//! Any bytes as another node's work for shards.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use stdx::WallMicros;
 use super::{Shipped, digest};
 use crate::cas::fuzz::schema;
 
-/// Without the digest of the table, which is put where it belongs, since nobody guesses it. Behind the first byte,
-/// which says how many bytes at the end are a state of the fold.
+/// The input lacks the digest of the table, which no fuzzer guesses; it is inserted here. The first
+/// byte is the number of bytes at the end that are a state of the fold.
 pub fn fuzz_scan_work(data: &[u8]) {
     let Some(schema) = schema() else { return };
     let Some(table) = schema.table("ks", "t") else { return };

@@ -43,7 +43,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes in what the same aggregate has of other rows: see [`Aggregate::merge`].
+    /// Merges the state of the same aggregate over other rows: see [`Aggregate::merge`].
     pub(crate) fn merge(&mut self, other: Accumulator, came: Came) -> Result<bool, PlanError> {
         match (self, other) {
             (Accumulator::Native(aggregate), Accumulator::Native(other)) => {

@@ -1,9 +1,10 @@
-//! Groups made by the shards that have the rows, put together by the one that asks.
+//! Groups computed by the shards that have the rows, and merged by the coordinator.
 //!
-//! Owns: which selections may be folded, a shard's pages of groups ([`RowFold`]), what the asker makes of them.
+//! Owns: which selections may be folded, a shard's pages of groups ([`RowFold`]), the merge at the coordinator.
 //! Each shard runs a [`SelectExec`] of its own over its partitions, with the same plan and values. Groups of a
-//! partition are whole there and only counted and put in order by the asker. One group over everything is made in
-//! parts, which are merged: only of aggregates whose result does not depend on the order of rows.
+//! partition are complete there; the coordinator only counts them and puts them in order. One group over
+//! everything is built in parts, which are merged: only of aggregates whose result does not depend on the order
+//! of rows.
 
 use std::sync::Arc;
 
@@ -19,10 +20,10 @@ use types::aggregate::Came;
 use super::folding_state;
 use super::{Dropped, Flow, Group, Places, SelectExec};
 
-/// What a shard has when its page ends, for the next page or, in the end, for the asker.
+/// State of a shard at the end of its page: for the next page or, in the end, for the coordinator.
 pub(crate) struct Kept {
     pub(super) group: Group,
-    /// A partition was begun and not ended.
+    /// True inside a partition that has begun and not ended.
     pub(crate) is_inside: bool,
     pub(crate) key: SmallVec<[u8; 64]>,
     pub(crate) in_partition: u32,
@@ -30,8 +31,8 @@ pub(crate) struct Kept {
     pub(crate) limit_left: u32,
 }
 
-/// What shards make of the rows they have, with how many results are wanted; `None`: it is made by the one
-/// that asks, of the rows.
+/// Returns the fold that shards apply to their rows, with the number of results wanted. `None`: the
+/// coordinator computes the results from the rows.
 pub(crate) fn shard_fold(
     bound: &BoundSelect,
     plan: &SelectPlan,
@@ -59,7 +60,7 @@ pub(crate) fn shard_fold(
     Some((Arc::new(fold), rows))
 }
 
-/// What crosses to the shards.
+/// The part of a fold that is sent to the shards.
 #[derive(Debug)]
 pub(crate) struct Fold {
     pub(crate) plan: Arc<ResultPlan>,
@@ -93,7 +94,8 @@ impl RowFold for Fold {
             timeout_nanos: None,
             filters: self.filters.clone(),
             terms: self.terms.clone(),
-            // A shard gives as many as all together may; where the page ends is the asker's to say.
+            // A shard returns as many as all together may; the coordinator decides where the page
+            // ends.
             limit: self.limit,
             per_partition: self.per_partition,
             page_rows: UNLIMITED,
@@ -143,13 +145,13 @@ impl ShardFold for OnShard {
 /// A page of a shard.
 struct Page<'a> {
     exec: SelectExec<'a>,
-    /// What comes first may be the rest of the partition that the page before ended in.
+    /// The first rows may be the rest of the partition that the previous page ended in.
     goes_on: bool,
-    /// A partition was begun and not ended.
+    /// True inside a partition that has begun and not ended.
     is_inside: bool,
     /// Bytes of the results that were taken.
     taken: usize,
-    /// The partition whose end is told only now, by the beginning of another.
+    /// A partition whose end is reported only when the next one begins.
     ended: Option<(Token, SmallVec<[u8; 64]>)>,
 }
 
@@ -244,7 +246,7 @@ impl Folding for Page<'_> {
 }
 
 impl SelectExec<'_> {
-    /// Results of a partition come from the shard that has it.
+    /// Announces a partition; its results come from the shard that owns it.
     pub fn partition_of_shard(&mut self, key: &[u8]) -> Flow {
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -261,10 +263,10 @@ impl SelectExec<'_> {
         self.count_group(last)
     }
 
-    /// What a shard has left in the end.
+    /// Merges the final state of a shard.
     ///
     /// # Errors
-    /// It cannot be put together with the others'; the rows may tell why.
+    /// It cannot be merged with the others'; the rows may show why.
     pub fn merge_of_shard(&mut self, state: FoldState) -> Result<(), PlanError> {
         let Ok(kept) = state.downcast::<Kept>() else {
             return Err(PlanError::invalid("a shard's part of another statement"));

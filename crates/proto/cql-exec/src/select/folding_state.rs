@@ -1,6 +1,6 @@
-//! What a fold has left of a page, as bytes: `docs/formats/internode.md`, `Scan`.
+//! State of a fold at the end of a page, as bytes: `docs/formats/internode.md`, `Scan`.
 //!
-//! What a state must be is known from the plan; bytes only fill it in.
+//! The plan determines the shape of a state; the bytes only fill it in.
 
 use codec::{DecodeError, Reader, Writer};
 use cql_plan::select::{ResultPlan, Shaping};
@@ -20,7 +20,8 @@ const OPEN: u8 = 4;
 const LAST: u8 = 1;
 const OUTPUT: u8 = 2;
 
-/// Appends a state of a fold; false: it is none, or of a user's aggregate.
+/// Appends a state of a fold. Returns false for another kind of state, or one of a user's
+/// aggregate.
 pub(super) fn encode_state(state: &FoldState, out: &mut Vec<u8>) -> bool {
     let Some(kept) = state.downcast_ref::<Kept>() else { return false };
     let Kept { group, is_inside, key, in_partition, may_show_static, limit_left } = kept;
@@ -115,7 +116,7 @@ fn open_group(
     Ok(Group { open: true, states, first_row, last, first: None, output, places })
 }
 
-/// Whether these are the cells of one result.
+/// Returns true if these are the cells of one result.
 pub(super) fn is_result(plan: &ResultPlan, bytes: &[u8]) -> bool {
     let cells = if plan.json.is_some() { 1 } else { plan.selection.outputs.len() };
     let mut reader = Reader::new(bytes, "result of a fold");
@@ -135,7 +136,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     }
 }
 
-/// What [`put_value`] has appended.
+/// Reads a value that [`put_value`] has appended.
 pub(crate) fn take_value(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>, DecodeError> {
     match reader.u8()? {
         0 => Ok(None),

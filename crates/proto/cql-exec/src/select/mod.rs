@@ -27,17 +27,17 @@ use accumulate::Accumulator;
 /// A page ends after the row that crosses this many bytes, when the client pages at all.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Memory of a row or key that is kept to be sorted, beside its bytes.
+/// Memory of a row or key that waits to be sorted, beside its bytes.
 const KEPT_KEY_BYTES: usize = 40;
 
-/// What the reader does next; the store's sinks answer with the same three.
+/// Next step of the reader; the store's sinks answer with the same three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Nothing more of this partition.
+    /// Skip the rest of this partition.
     SkipPartition,
-    /// Nothing more at all.
+    /// End the read.
     Stop,
 }
 
@@ -46,22 +46,22 @@ pub enum Flow {
 pub struct SelectDone {
     /// Rows written.
     pub rows: u32,
-    /// There may be more: what the client gives back for the next page.
+    /// The paging state that the client sends for the next page; `None` when no rows can follow.
     pub paging_state: Option<Vec<u8>>,
-    /// What to warn the client of.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// What filters have left out.
+    /// Rows and partitions that filters dropped.
     pub dropped: Dropped,
     /// Bytes of the cells that were appended.
     pub bytes: u64,
 }
 
-/// What filters have left out of what was read.
+/// Counts of the data that filters dropped from a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Rows.
     pub rows: u64,
-    /// Partitions of which no row was looked at.
+    /// Partitions without a scanned row.
     pub partitions: u64,
 }
 
@@ -75,7 +75,7 @@ pub struct Dropped {
 /// ```
 pub struct SelectExec<'p> {
     plan: &'p ResultPlan,
-    /// Of the statement, for paging states.
+    /// Fingerprint of the statement, for paging states.
     fingerprint: Option<&'p StatementFingerprint>,
     bound: &'p BoundSelect,
     out: &'p mut Vec<u8>,
@@ -93,7 +93,7 @@ pub struct SelectExec<'p> {
     /// The current partition may still be shown for its static row alone.
     may_show_static: bool,
     stopped: bool,
-    /// Where the page was cut.
+    /// Position at which the page was cut.
     cut: Option<Cut>,
     error: Option<PlanError>,
     group: Group,
@@ -105,7 +105,7 @@ pub struct SelectExec<'p> {
     dropped: Dropped,
 }
 
-/// Where a page was cut, within the current partition.
+/// Position at which a page was cut, within the current partition.
 struct Cut {
     key: SmallVec<[u8; 64]>,
     /// `None`: nothing more of the partition is wanted.
@@ -123,14 +123,14 @@ struct Group {
     last: Option<Vec<u8>>,
     /// That of its first row, where groups are sorted.
     first: Option<Vec<u8>>,
-    /// What the function of GROUP BY gave for its rows.
+    /// Result of the function of GROUP BY for its rows.
     output: Option<Vec<u8>>,
-    /// Of a part that is merged with others: where its first row lies, and the row that each least or greatest
-    /// value is of.
+    /// Only for a part that is merged with others: the token of its first row, and of the row that
+    /// each least or greatest value comes from.
     places: Option<Box<Places>>,
 }
 
-/// Tokens of rows; what is equal among parts is told apart by them.
+/// Tokens of rows; they break ties among parts.
 struct Places {
     first: Token,
     values: Vec<Token>,
@@ -159,7 +159,7 @@ impl<'p> SelectExec<'p> {
         SelectExec { fingerprint, ..SelectExec::of_shard(plan.results(), bound, out) }
     }
 
-    /// Begins what a shard does of it; the page is not its business.
+    /// Starts the part of it that a shard executes, which ignores pages.
     pub(super) fn of_shard(
         plan: &'p ResultPlan,
         bound: &'p BoundSelect,
@@ -218,7 +218,7 @@ impl<'p> SelectExec<'p> {
         Flow::Continue
     }
 
-    /// Keeps what is looked at of a partition beside its rows.
+    /// Stores the data of a partition that is needed beside its rows.
     #[inline]
     fn enter(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) {
         self.token = token;
@@ -255,9 +255,10 @@ impl<'p> SelectExec<'p> {
         self.stopped
     }
 
-    /// Ends the page here, though it is not full, when it may have more pages: a client that is given few rows or
-    /// none asks for the next page sooner than it gives up. Everything up to this place was looked at;
-    /// `clustering` is the last row of the partition `key`, `None`: all of it. Returns whether it has ended.
+    /// Ends the page here, though it is not full, when it may have more pages: a client that gets
+    /// few rows or none asks for the next page before its timeout. Everything up to this position
+    /// was scanned. `clustering` is the last row of the partition `key`, `None`: all of it. Returns
+    /// true if the page has ended.
     pub fn cut_at(&mut self, key: &[u8], clustering: Option<&[u8]>) -> bool {
         let is_cut_by_rows = match self.plan.shaping {
             Shaping::Plain { .. } | Shaping::Expressions => true,
@@ -309,7 +310,7 @@ impl<'p> SelectExec<'p> {
     /// Ends the page.
     ///
     /// # Errors
-    /// What an expression failed with.
+    /// The error of an expression.
     pub fn finish(mut self) -> Result<SelectDone, PlanError> {
         if self.error.is_none() && matches!(self.plan.shaping, Shaping::Groups { prefix: None }) {
             self.open_group();
@@ -337,7 +338,7 @@ impl<'p> SelectExec<'p> {
         Ok(SelectDone { rows: self.rows, paging_state, warnings, dropped, bytes })
     }
 
-    /// Whether nothing can come after the cut: the last key's partition is done.
+    /// Returns true if nothing can come after the cut: the last key's partition is done.
     fn is_last(&self, cut: &Cut) -> bool {
         match self.bound.reads.last().map(|r| &r.partitions) {
             Some(Partitions::Key(key)) => cut.clustering.is_none() && key[..] == cut.key[..],
@@ -386,8 +387,8 @@ impl<'p> SelectExec<'p> {
         Flow::Stop
     }
 
-    /// Counts a written row against all limits. `clustering`: where a next page would go on;
-    /// `None` when the partition is done with it.
+    /// Counts a written row against all limits. `clustering`: position where a next page would
+    /// continue; `None` when the partition is complete with it.
     #[inline]
     fn count_row(&mut self, clustering: Option<&[u8]>) -> Flow {
         self.rows = self.rows.saturating_add(1);
@@ -603,7 +604,8 @@ impl<'p> SelectExec<'p> {
         Ok(())
     }
 
-    /// What the function of GROUP BY gives for a row; null without one, and of a static row alone.
+    /// Returns the result of the function of GROUP BY for a row; null without one, and for a static
+    /// row alone.
     fn group_output(&self, clustering: Option<&[u8]>) -> Result<Option<Vec<u8>>, PlanError> {
         let (Some(function), Some(_)) = (&self.plan.group_function, clustering) else {
             return Ok(None);
@@ -621,7 +623,7 @@ impl<'p> SelectExec<'p> {
     }
 
     fn same_group(&self, prefix: usize, clustering: Option<&[u8]>, output: Option<&[u8]>) -> bool {
-        // With a function the last column of the prefix counts by what the function gives.
+        // With a function the last column of the prefix counts by the function's result.
         let (prefix, outputs) = match &self.plan.group_function {
             None => (prefix, true),
             Some(f) => (prefix.saturating_sub(1), f.is_same(self.group.output.as_deref(), output)),
@@ -635,7 +637,7 @@ impl<'p> SelectExec<'p> {
         }
     }
 
-    /// Writes the open group and counts it. `partition_over`: a next page goes on after the
+    /// Writes the open group and counts it. `partition_over`: a next page continues after the
     /// partition.
     fn close_group(&mut self, partition_over: bool) -> Flow {
         if !self.group.open {
@@ -698,7 +700,7 @@ impl<'p> SelectExec<'p> {
             env: &env,
             unmasked: self.bound.unmasked,
         };
-        // Of no row at all every column is null, but not what functions make of it.
+        // Without rows every column is null, but a function of one may not be.
         let mut of_nothing = Vec::new();
         if group.first_row.is_empty() {
             for expr in &self.plan.selection.first_row {

@@ -1,4 +1,5 @@
-//! Who may do what: what a role has through all its roles, what a statement needs.
+//! Access control: the permissions a role has through all its roles, the permissions a statement
+//! needs.
 //!
 //! Source: Cassandra 5.0's `ClientState`, `CassandraAuthorizer`, and `authorize` of its statements.
 
@@ -16,7 +17,7 @@ use crate::error::PlanError;
 pub struct AccessRules {
     /// `PasswordAuthenticator`: clients log in and roles have passwords. Else all are anonymous.
     pub passwords: bool,
-    /// `CassandraAuthorizer`: roles need permissions. Else everybody may do everything.
+    /// `CassandraAuthorizer`: roles need permissions. Otherwise every user may do everything.
     pub permissions: bool,
     /// `CassandraNetworkAuthorizer`: roles may be kept out of datacenters.
     pub datacenters: bool,
@@ -25,25 +26,26 @@ pub struct AccessRules {
     pub cidrs: Option<CidrRules>,
 }
 
-/// What is done about where a role connects from.
+/// Rules on the addresses that a role may connect from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CidrRules {
-    /// Mode ENFORCE: who connects from elsewhere may do nothing. Else (MONITOR) that is only told.
+    /// True in mode ENFORCE: a connection from another address may do nothing. Otherwise (MONITOR)
+    /// it is only logged.
     pub enforce: bool,
-    /// Whether superusers may be kept to CIDR groups, too.
+    /// True if CIDR groups restrict superusers, too.
     pub superusers: bool,
 }
 
-/// What was found out about where a user connects from.
+/// Result of the check of a user's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CidrFinding {
     /// The CIDR groups of the address; none: it is in no range.
     pub groups: Vec<String>,
-    /// Whether the role may connect from there.
+    /// True if the role may connect from this address.
     pub is_allowed: bool,
 }
 
-/// What a statement needs.
+/// Permission that a statement needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// A permission on a resource or on something that it is part of.
@@ -64,23 +66,24 @@ pub enum Requirement {
 pub struct Access {
     /// `None`: anonymous.
     pub user: Option<String>,
-    /// When the roles had this state.
+    /// Epoch at which the roles had this state.
     pub as_of: Epoch,
     /// It or a role of its may do everything.
     pub is_superuser: bool,
     rules: AccessRules,
     /// Why the user may do nothing here: the datacenter of this node, or where it connects from.
     kept_out: Option<String>,
-    /// Where it connects from, when that was looked at; told, not decided, in mode MONITOR.
+    /// Result of the address check, if it ran. Mode MONITOR reports it and rejects nothing.
     pub cidr: Option<CidrFinding>,
-    /// By name of the resource: what any of its roles may do there.
+    /// By name of the resource: the permissions of its roles there.
     granted: FixedMap<String, PermissionSet>,
     /// Names of resources are made here.
     scratch: RefCell<String>,
 }
 
 impl AccessRules {
-    /// Whether a statement may be refused because of who asks for it; statements about roles aside.
+    /// Returns true if a statement may be rejected because of the user that sends it. Statements
+    /// about roles are not considered.
     #[inline]
     pub fn restricts(self) -> bool {
         self.permissions || self.datacenters || self.cidrs.is_some()
@@ -88,8 +91,8 @@ impl AccessRules {
 }
 
 impl Access {
-    /// What `user` may do in `datacenter` when it connects from `address`, which is looked at only
-    /// where there are rules for it.
+    /// Returns the access of `user` in `datacenter` when it connects from `address`. The address is
+    /// checked only where rules for it exist.
     pub fn of(
         user: Option<&str>,
         auth: &Auth,
@@ -131,10 +134,10 @@ impl Access {
         }
     }
 
-    /// What must hold for every statement.
+    /// Checks the conditions of every statement.
     ///
     /// # Errors
-    /// `Unauthorized`: the user may not use this datacenter, or not from where it connects.
+    /// `Unauthorized`: the user may not use this datacenter, or may not connect from its address.
     pub fn check_login(&self) -> Result<(), PlanError> {
         match &self.kept_out {
             None => Ok(()),
@@ -142,10 +145,10 @@ impl Access {
         }
     }
 
-    /// The user's name.
+    /// Returns the user's name.
     ///
     /// # Errors
-    /// As [`Access::check_login`]; `Unauthorized`: nobody has logged in.
+    /// As [`Access::check_login`]; `Unauthorized`: the connection is not logged in.
     pub fn check_not_anonymous(&self) -> Result<&str, PlanError> {
         self.check_login()?;
         self.user.as_deref().ok_or_else(|| {
@@ -155,7 +158,7 @@ impl Access {
         })
     }
 
-    /// What the user may do with exactly this resource.
+    /// Returns the user's permissions on exactly this resource.
     pub fn on(&self, resource: &Resource) -> PermissionSet {
         if self.is_superuser || !self.rules.permissions {
             return resource.applicable();
@@ -163,7 +166,7 @@ impl Access {
         self.granted.get(&resource.name()).copied().unwrap_or_default()
     }
 
-    /// Whether the user has a permission on a resource or on what it is part of.
+    /// Returns true if the user has a permission on a resource or on one of its parents.
     pub fn has(&self, permission: Permission, resource: &Resource) -> bool {
         if !self.rules.permissions {
             return true;
@@ -261,8 +264,8 @@ impl Datacenters<'_> {
     }
 }
 
-/// Which datacenters a role may use when that is looked at. As in Cassandra those of the roles
-/// granted to it do not count, but that one of them is a superuser does.
+/// Returns the datacenters that a role may use when access to them is restricted. As in Cassandra,
+/// those of the roles granted to it do not count, but a superuser among these does.
 pub(super) fn datacenters<'a>(auth: &'a Auth, role: &str) -> Datacenters<'a> {
     if !auth.roles.get(role).is_some_and(|r| r.can_login) {
         return Datacenters::None;
@@ -275,7 +278,7 @@ pub(super) fn datacenters<'a>(auth: &'a Auth, role: &str) -> Datacenters<'a> {
     }
 }
 
-/// Whether a role may connect from `address`; `None` when that need not be looked at. As in Cassandra
+/// Checks if a role may connect from `address`; `None` when no check is needed. As in Cassandra,
 /// CIDR groups of the roles granted to it do not count.
 fn find_cidr(auth: &Auth, role: &str, rules: CidrRules, address: IpAddr) -> Option<CidrFinding> {
     let can_login = auth.roles.get(role).is_some_and(|r| r.can_login);

@@ -79,8 +79,8 @@ fn with_granted<'a>(auth: &'a Auth, role: &'a str, recursive: bool) -> Vec<&'a s
     std::iter::once(role).chain(granted).collect()
 }
 
-/// The roles that the user is shown: all or those of one for who has DESCRIBE on all roles, else its
-/// own. Sorted.
+/// Returns the roles that the user is shown, sorted. With DESCRIBE on all roles it sees all of them
+/// or those of any role, otherwise only its own.
 fn visible<'a>(
     user: &'a str,
     of: Option<&'a str>,

@@ -1,8 +1,9 @@
-//! Roles and permissions: who may do what, and the statements that change it.
+//! Roles and permissions: access of users, and the statements that change it.
 //!
-//! Owns: names and texts of resources ([`Resource`]), what a user may do ([`Access`]), what a
-//! statement needs ([`Requirement`]), the statements about roles as changes of the metadata
-//! ([`AuthPlan`]), the rows of `system_auth` ([`rows()`]). Never: hashes passwords, keeps anything.
+//! Owns: names and texts of resources ([`Resource`]), the access of a user ([`Access`]), the
+//! permissions that a statement needs ([`Requirement`]), the statements about roles as changes of
+//! the metadata ([`AuthPlan`]), the rows of `system_auth` ([`rows()`]). Never: hashes passwords,
+//! stores anything.
 //!
 //! Reading order: `resource`, `access`, `statement`, `list`, `rows`.
 

@@ -1,4 +1,4 @@
-//! What permissions are on: names as they are kept, texts as they are shown, parents.
+//! Resources of permissions: stored names, displayed texts, parents.
 //!
 //! Source: Cassandra 5.0's `DataResource`, `RoleResource`, `FunctionResource`, `JMXResource`.
 
@@ -13,12 +13,12 @@ use types::marshal::parse_marshal;
 use crate::error::PlanError;
 use crate::tables::keyspace_of;
 
-/// What a permission is on.
+/// A resource that permissions apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// All keyspaces and what is in them.
+    /// All keyspaces with their contents.
     AllKeyspaces,
-    /// A keyspace and what is in it.
+    /// A keyspace with its contents.
     Keyspace(String),
     /// All tables of a keyspace.
     AllTables(String),
@@ -111,7 +111,7 @@ impl Resource {
         }
     }
 
-    /// What a statement names; `session` is the keyspace in use.
+    /// Returns the resource that a statement names; `session` is the keyspace in use.
     ///
     /// # Errors
     /// A table without keyspace when none is in use; a function without one; an unknown type.
@@ -180,7 +180,8 @@ impl Resource {
         }
     }
 
-    /// The resource that [`Resource::name`] gives this name; `None` when it is nobody's.
+    /// Returns the resource for which [`Resource::name`] gives this name; `None` when no resource
+    /// has it.
     pub fn from_name(name: &str) -> Option<Resource> {
         let (root, rest) = match name.split_once('/') {
             Some((root, rest)) => (root, Some(rest)),
@@ -238,7 +239,7 @@ impl Resource {
         }
     }
 
-    /// What it is part of: whoever may do something there, may do it here.
+    /// Returns the parent; a permission on the parent applies to this resource, too.
     pub fn parent(&self) -> Option<Resource> {
         match self {
             Resource::AllKeyspaces
@@ -257,7 +258,7 @@ impl Resource {
         }
     }
 
-    /// The resource, what it is part of, and so on.
+    /// Returns the resource, its parent, and so on.
     pub fn chain(&self) -> Vec<Resource> {
         let mut chain = vec![self.clone()];
         while let Some(parent) = chain.last().and_then(Resource::parent) {
@@ -296,8 +297,8 @@ impl Resource {
         }
     }
 
-    /// Whether there is such a thing. There are no MBeans here: whatever could be the name of one is
-    /// taken, so that scripts for Cassandra run.
+    /// Returns true if the resource exists. This node has no MBeans: any possible name of one is
+    /// accepted, so that scripts for Cassandra run.
     ///
     /// # Errors
     /// Functions of the `system` keyspace, which have no permissions.

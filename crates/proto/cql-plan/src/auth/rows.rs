@@ -1,4 +1,4 @@
-//! The tables of `system_auth`: rows made of the metadata, as tools for Cassandra read them.
+//! The tables of `system_auth`: rows computed from the metadata, as tools for Cassandra read them.
 
 use cluster::{Auth, Permission};
 use schema::Table;
@@ -7,7 +7,7 @@ use stdx::TimestampMicros;
 pub use crate::tables::is_computed;
 use crate::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
 
-/// All rows of a table of `system_auth`; none for tables that say nothing here.
+/// All rows of a table of `system_auth`; empty for tables that are not used here.
 ///
 /// # Errors
 /// A table with other columns.

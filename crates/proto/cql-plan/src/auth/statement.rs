@@ -20,7 +20,7 @@ pub struct AuthPlan {
     action: Action,
 }
 
-/// What is to be done, with names resolved.
+/// The action of a statement, with names resolved.
 #[derive(Clone, Debug)]
 enum Action {
     Create { name: String, options: Options, if_not_exists: bool },
@@ -56,7 +56,7 @@ struct Options {
     cidr_groups: Option<BTreeSet<String>>,
 }
 
-/// What a statement is checked against.
+/// State and settings that a statement is checked against.
 #[derive(Clone, Copy)]
 pub struct AuthContext<'a> {
     /// The state that it will be applied to.
@@ -65,9 +65,9 @@ pub struct AuthContext<'a> {
     pub schema: &'a Schema,
     /// Datacenters of the cluster.
     pub datacenters: &'a [&'a str],
-    /// Who asks.
+    /// Access of the user that sends the statement.
     pub access: &'a Access,
-    /// Who decides.
+    /// Rules of access that are in force.
     pub rules: AccessRules,
     /// The hash of [`AuthPlan::password`]. Without it the outcome is good for its errors only.
     pub hash: Option<&'a str>,
@@ -76,7 +76,7 @@ pub struct AuthContext<'a> {
 /// Rows of a LIST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRows {
-    /// The table of `system_auth` that the columns say they are of.
+    /// The table of `system_auth` that the column metadata names.
     pub table: &'static str,
     /// Names and types.
     pub columns: Vec<(&'static str, CqlType)>,
@@ -84,7 +84,7 @@ pub struct ListedRows {
     pub rows: Vec<Vec<Vec<u8>>>,
 }
 
-/// What a statement comes to.
+/// Outcome of a statement: changes, warnings, rows.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct AuthOutcome {
     /// To be applied together; none when nothing is to be done.
@@ -119,7 +119,7 @@ impl AuthPlan {
         }
     }
 
-    /// What it comes to.
+    /// Computes the outcome of the statement.
     ///
     /// # Errors
     /// Everything Cassandra refuses, in its words.
@@ -318,7 +318,7 @@ fn permissions(
     role: &ast::Ident,
     keyspace: Option<&str>,
 ) -> Result<Permissions, PlanError> {
-    // Cassandra's parser says this, before it knows the keyspace in use.
+    // An error of Cassandra's parser, which does not know the keyspace in use.
     let resource = Resource::of_statement(resource, Some(keyspace.unwrap_or_default()))
         .and_then(|r| with_keyspace(r, keyspace))?;
     let permissions = set_of(given).intersection(resource.applicable());
@@ -343,7 +343,8 @@ fn with_keyspace(resource: Resource, keyspace: Option<&str>) -> Result<Resource,
     }
 }
 
-/// Whether the user has a permission on a role, in the words of statements about roles.
+/// Checks that the user has a permission on a role; the error has the words of statements about
+/// roles.
 fn ensure_on_role(
     cx: &AuthContext<'_>,
     permission: Permission,
@@ -430,7 +431,8 @@ impl Options {
     }
 }
 
-/// What jBCrypt takes: `$2a$`, two digits from 04 to 31, 53 characters of its Base64.
+/// Returns true for a hash that jBCrypt accepts: `$2a$`, two digits from 04 to 31, 53 characters of
+/// its Base64.
 fn is_bcrypt(hash: &str) -> bool {
     let Some(rest) = hash.strip_prefix("$2a$") else { return false };
     let Some((rounds, rest)) = rest.split_once('$') else { return false };
@@ -486,7 +488,7 @@ fn create(
             );
         }
     }
-    // Kept also while nobody looks at it, as in Cassandra.
+    // Stored also while no authorizer uses them, as in Cassandra.
     if let Some(cidr_groups) = options.cidr_groups.as_ref().filter(|some| !some.is_empty()) {
         let (role, cidr_groups) = (name.to_owned(), cidr_groups.clone());
         let change = AuthChange::SetCidrGroups { role, cidr_groups };
@@ -609,7 +611,7 @@ fn drop_role(name: &str, if_exists: bool, cx: &AuthContext<'_>) -> Result<AuthOu
     Ok(outcome)
 }
 
-/// What GRANT and REVOKE of a role check first.
+/// Checks that precede GRANT and REVOKE of a role.
 fn check_roles(first: &str, second: &str, cx: &AuthContext<'_>) -> Result<(), PlanError> {
     ensure_on_role(cx, Permission::Authorize, &role(first))?;
     cx.access.check_not_anonymous()?;
@@ -645,7 +647,7 @@ fn revoke_role(role: &str, revokee: &str, cx: &AuthContext<'_>) -> Result<AuthOu
     Ok(AuthOutcome { changes, ..AuthOutcome::default() })
 }
 
-/// What GRANT and REVOKE of permissions check first.
+/// Checks that precede GRANT and REVOKE of permissions.
 fn check_permissions(what: &Permissions, cx: &AuthContext<'_>) -> Result<(), PlanError> {
     cx.access.ensure(Permission::Authorize, &what.resource)?;
     for permission in what.permissions.iter() {
@@ -723,7 +725,7 @@ fn revoke(what: &Permissions, cx: &AuthContext<'_>) -> Result<AuthOutcome, PlanE
     Ok(outcome)
 }
 
-/// What `AllowAllAuthorizer` says.
+/// Error of `AllowAllAuthorizer`.
 pub(super) fn not_supported(operation: &str) -> PlanError {
     PlanError::invalid(format!("{operation} operation is not supported by AllowAllAuthorizer"))
 }

@@ -18,7 +18,7 @@ const HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewkmK6nOmFC
 struct World {
     snapshot: ClusterSnapshot,
     rules: AccessRules,
-    /// Where all clients are.
+    /// Address of all clients.
     address: IpAddr,
 }
 
@@ -123,7 +123,7 @@ impl World {
         outcome.rows.map_or_else(Vec::new, |r| r.rows.into_iter().map(row).collect())
     }
 
-    /// Whether a user may run a statement that is not about roles.
+    /// Checks that a user may run a statement that is not about roles.
     fn may(&self, user: &str, text: &str) -> Result<(), String> {
         let limits = PlanLimits::default();
         let cx = PlanContext {
@@ -150,7 +150,7 @@ fn insufficient(user: &str) -> String {
 
 #[test]
 fn every_kind_of_statement_needs_its_permission_somewhere_on_the_chain() {
-    // A role that is gone may not use any datacenter either.
+    // A dropped role may not use any datacenter either.
     let mut world = World::new(AccessRules { datacenters: false, ..ALL });
     world.must("root", "CREATE ROLE a WITH LOGIN = true");
     let cases = [
@@ -284,7 +284,7 @@ fn who_may_create_alter_and_drop_roles() {
     let text = "Only superusers can create a role with superuser status";
     world.unauthorized("a", "CREATE ROLE c WITH SUPERUSER = true", text);
     world.must("a", "CREATE ROLE c");
-    // Who made it may do with it what it wants.
+    // The creator of a role may do everything with it.
     world.must("a", "ALTER ROLE c WITH LOGIN = true");
     world.must("a", "GRANT c TO b");
     world.must("a", "DROP ROLE c");
@@ -452,7 +452,7 @@ impl World {
         self.snapshot = self.snapshot.apply(&Transformation::Auth(change)).unwrap();
     }
 
-    /// What anybody may do who may connect from `address`.
+    /// Runs a read that any user may run whose address is allowed.
     fn from(&mut self, address: &str, user: &str) -> Result<(), String> {
         self.address = address.parse().unwrap();
         self.may(user, "SELECT * FROM system.local")
@@ -473,7 +473,8 @@ fn roles_are_kept_to_cidr_groups() {
     assert_eq!(world.from("10.2.0.1", "a"), kept_out("10.2.0.1"));
     assert_eq!(world.from("::ffff:11.0.0.1", "a"), kept_out("11.0.0.1"));
     world.unauthorized("a", "LIST ROLES", "You do not have access from this IP 11.0.0.1");
-    // What is granted says nothing of it, and who has no groups comes from everywhere.
+    // Granted roles do not restrict addresses, and a role without groups may connect from
+    // everywhere.
     world.must("root", "CREATE ROLE b WITH LOGIN = true");
     world.must("root", "GRANT a TO b");
     assert_eq!(world.from("11.0.0.1", "b"), Ok(()));
@@ -493,7 +494,7 @@ fn roles_are_kept_to_cidr_groups() {
     assert_eq!(world.access(Some("a")).cidr, found(&["hole"], false));
     world.group("hole", &[]);
     assert_eq!(world.from("10.2.0.1", "a"), Ok(()));
-    // A group that is gone lets nobody in.
+    // A removed group allows no address.
     world.group("ten", &[]);
     world.group("office", &[]);
     assert_eq!(world.from("10.1.2.3", "a"), kept_out("10.1.2.3"));
@@ -526,7 +527,7 @@ fn superusers_and_mode_monitor_of_cidr_groups() {
     world.rules = ALL;
     assert_eq!(world.from("11.0.0.1", "root"), Ok(()));
     assert_eq!(world.access(Some("root")).cidr, None);
-    // Who may not log in any more may not go on either.
+    // A role that may not log in any more may not continue either.
     world.rules = rules(true, false);
     world.must("root", "CREATE ROLE a WITH LOGIN = true");
     assert_eq!(world.from("11.0.0.1", "a"), Ok(()));

@@ -1,9 +1,9 @@
-//! In which order the conditions of a row are looked at.
+//! Order in which the conditions of a row are evaluated.
 //!
-//! The first that does not hold ends the statement, so that the order says whether a comparison that
-//! makes no sense is told or not. Cassandra's order is that of a hash table; it is the same here.
-//! Source: `CQL3CasRequest.ColumnsConditions` (a `HashMultimap` by column and element),
-//! `Pair.hashCode`, `java.util.HashMap`.
+//! The first that does not hold ends the statement, so the order decides if an invalid comparison is
+//! reported. Cassandra's order is that of a hash table; it is the same here. Source:
+//! `CQL3CasRequest.ColumnsConditions` (a `HashMultimap` by column and element), `Pair.hashCode`,
+//! `java.util.HashMap`.
 
 use schema::Table;
 

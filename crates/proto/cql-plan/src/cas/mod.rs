@@ -1,11 +1,11 @@
-//! Conditional statements and batches: what to read, whether the conditions hold, what is written
-//! then, and what the client is told.
+//! Conditional statements and batches: the read, the conditions, the writes that follow, and the
+//! answer to the client.
 //!
-//! Owns: [`BoundCas`] (one partition, its conditions row by row, the read they need, what is written). Never: whether
-//! conditions hold (`cql-exec`), rounds of Paxos, reading.
+//! Owns: [`BoundCas`] (one partition, its conditions row by row, the read they need, the writes). Never: the decision
+//! if conditions hold (`cql-exec`), rounds of Paxos, reading.
 //!
 //! Invariant: INV-cas-1: everything written has the ballot's timestamp, deletions one microsecond
-//! less, whatever the statements say (`modify::Stamp`).
+//! less, whatever timestamps the statements have (`modify::Stamp`).
 //!
 //! Source: `cql3.statements.CQL3CasRequest`,
 //! `ModificationStatement.makeCasRequest`, `buildCasResultSet`, `BatchStatement.makeCasRequest`.
@@ -29,7 +29,7 @@ use crate::values::{BoundValue, ExecuteOptions};
 /// A statement and its values.
 pub type CasStatement<'s> = (&'s ModifyPlan, &'s [BoundValue<'s>]);
 
-/// Whether the statements of a request with IF are a batch, whatever their number.
+/// Form of a request with IF; a batch of one statement is a batch, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CasForm {
     /// One INSERT, UPDATE or DELETE.
@@ -38,7 +38,7 @@ pub enum CasForm {
     Batch,
 }
 
-/// What is asked of one row.
+/// Condition on one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowCondition {
     /// The row exists.
@@ -60,15 +60,15 @@ pub struct BoundCas {
     pub statics: Option<RowCondition>,
     /// By serialised clustering, ascending, each once.
     pub rows: Vec<(Vec<u8>, RowCondition)>,
-    /// Columns that are looked at and shown.
+    /// Columns that are read and shown.
     pub static_columns: Vec<ColumnId>,
     /// See above.
     pub regular_columns: Vec<ColumnId>,
-    /// What is shown when the conditions do not hold.
+    /// Columns to show when the conditions do not hold.
     pub shown: Vec<Column>,
-    /// What each statement asked for, in order.
+    /// The row that each statement asked for, in order.
     pub asked_rows: Vec<AskedRow>,
-    /// What is read.
+    /// The read that the conditions need.
     pub command: ReadCommand,
 }
 
@@ -175,7 +175,7 @@ impl Gathered {
     }
 }
 
-/// What is read before the conditions are decided on.
+/// The read that precedes the decision on the conditions.
 struct ReadOfRows<'r> {
     rows: &'r [(Vec<u8>, RowCondition)],
     statics: &'r [ColumnId],
@@ -204,8 +204,8 @@ impl ReadOfRows<'_> {
 
 impl BoundCas {
     /// Binds the conditions of one statement, or of a batch's statements. At least one of these has
-    /// conditions; all are of one table. What is there is looked at as of `read_at`, whatever time the
-    /// client wants its writes to be of. Source: `StorageProxy.doPaxos`, which reads by the clock.
+    /// conditions; all are of one table. Rows are read as of `read_at`, whatever timestamp the
+    /// client gives its writes. Source: `StorageProxy.doPaxos`, which reads by the clock.
     ///
     /// # Errors
     /// Several partitions; IN on clustering columns; conditions that contradict each other; values
@@ -279,11 +279,12 @@ impl BoundCas {
         })
     }
 
-    /// Appends what the statements write at the timestamp of a ballot: one encoded mutation, which is empty when all
-    /// values are unset. `lists` has what was read.
+    /// Appends the writes of the statements at the timestamp of a ballot: one encoded mutation,
+    /// which is empty when all values are unset. `lists` has the lists that were read.
     ///
     /// # Errors
-    /// What a write of these values is refused for; a list element that does not exist. With Cassandra's words.
+    /// The errors of a write of these values; a list element that does not exist. With Cassandra's
+    /// words.
     pub fn bind_writes(
         &self,
         statements: &[CasStatement<'_>],
@@ -307,13 +308,13 @@ impl BoundCas {
         written.map(|_| out)
     }
 
-    /// What must be read: rows of one partition.
+    /// Returns the read: rows of one partition.
     pub fn read(&self) -> &ReadCommand {
         &self.command
     }
 
-    /// How many rows of the read are wanted at most. With conditions on the static row alone, the
-    /// first one tells a partition without static content from one that is not there.
+    /// Returns the maximum number of rows that the read needs. With conditions on the static row
+    /// alone, the first row distinguishes a partition without static content from a missing one.
     pub fn rows_wanted(&self) -> usize {
         if self.rows.is_empty() { 1 } else { usize::MAX }
     }
@@ -329,8 +330,8 @@ impl BoundCas {
     }
 }
 
-/// Static and regular columns that are read: with rows (or the static row) that are written all of
-/// them, because whether a row exists does not follow from some. Source: `columnsToRead`.
+/// Static and regular columns that are read. For rows (or the static row) that are written these
+/// are all of them, because some columns do not show if a row exists. Source: `columnsToRead`.
 fn columns_to_read(
     table: &Table,
     statements: &[CasStatement<'_>],
@@ -350,8 +351,7 @@ fn columns_to_read(
     (some(table.statics(), all_statics), some(table.regulars(), all_regulars))
 }
 
-/// The columns of an answer that says no; `asked` is `None` for all. Source:
-/// `buildCasFailureResultSet`.
+/// The columns of a negative answer; `asked` is `None` for all. Source: `buildCasFailureResultSet`.
 fn shown(table: &Table, asked: Option<&[ColumnId]>, is_batch: bool) -> Vec<Column> {
     let Some(asked) = asked else {
         return table.visible().map(|(_, column)| column.clone()).collect();

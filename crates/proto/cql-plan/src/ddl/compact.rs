@@ -1,4 +1,5 @@
-//! What CREATE TABLE … WITH COMPACT STORAGE refuses, and the columns that it adds.
+//! CREATE TABLE … WITH COMPACT STORAGE: the statements that it rejects, and the columns that it
+//! adds.
 //!
 //! Source: `CreateTableStatement.validateCompactTable`, `fixupCompactTable`, `DefaultNames`.
 
@@ -13,7 +14,7 @@ use crate::error::PlanError;
 /// The form of the table.
 ///
 /// # Errors
-/// What compact storage has no place for.
+/// Columns and types that compact storage does not support.
 pub(super) fn form(
     types: &ColumnTypes<'_>,
     in_key: &[&str],

@@ -1,7 +1,8 @@
 //! CREATE TABLE … LIKE: a new, empty table with the columns and options of another.
 //!
-//! Copied are keys, columns with their types and masks, and options; not what was dropped, nor rights.
-//! Cassandra 5.0 has no such statement; later ones do (CEP-43), and the texts here are ours.
+//! Copied are keys, columns with their types and masks, and options; not dropped columns, nor
+//! permissions. Cassandra 5.0 has no such statement; later ones do (CEP-43), and the texts here are
+//! ours.
 
 use std::collections::BTreeMap;
 

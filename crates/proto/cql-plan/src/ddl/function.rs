@@ -43,7 +43,8 @@ fn check_name(what: &str, name: &str) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Types of signatures are not frozen as a whole, as they are what values are on the wire.
+/// Checks that types of a signature are not frozen as a whole, for they are the types of values on
+/// the wire.
 fn check_not_frozen(what: &str, types: &[RawType]) -> Result<(), PlanError> {
     let frozen = |ty: &&RawType| match ty {
         RawType::Frozen(inner) => !matches!(**inner, RawType::Tuple(_)),
@@ -76,7 +77,7 @@ fn names(names: &[&Ident]) -> String {
     format!("[{}]", names.join(", "))
 }
 
-/// Whether values of the new type may stand where those of the old one did.
+/// Returns true if values of the new type may replace values of the old one.
 fn replaces(new: &CqlType, old: &CqlType) -> bool {
     new == old || new.is_compatible_with(old)
 }
@@ -91,7 +92,7 @@ pub(super) fn create(
     }
     check_not_replicated_system(keyspace, "CREATE", On::Keyspace)?;
     let functions = enabled(cx)?;
-    // Of functions that Cassandra has, what is wrong there is told first.
+    // For languages that Cassandra supports, Cassandra's own errors come first.
     let is_java = statement.language.eq_ignore_ascii_case("java");
     if !is_java {
         language(&statement.language)?;
@@ -133,7 +134,8 @@ pub(super) fn create(
     Ok(DdlOutcome::one(change, kind, target, keyspace, name))
 }
 
-/// What CREATE FUNCTION does to what has the name; `None`: nothing.
+/// Returns the event of CREATE FUNCTION, given the existing function of that name; `None`: no
+/// change.
 fn function_event(
     statement: &CreateFunction,
     function: &UserFunction,
@@ -170,7 +172,8 @@ fn function_event(
     Ok((**old != *function).then_some(SchemaEventKind::Updated))
 }
 
-/// What CREATE AGGREGATE does to what has the name; `None`: nothing.
+/// Returns the event of CREATE AGGREGATE, given the existing aggregate of that name; `None`: no
+/// change.
 fn aggregate_event(
     statement: &CreateAggregate,
     aggregate: &UserAggregate,

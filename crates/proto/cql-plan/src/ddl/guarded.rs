@@ -1,5 +1,5 @@
-//! Guardrails on statements that change the schema, as far as they are looked at before anything
-//! else. Those that depend on what comes out stand where it comes out.
+//! Guardrails on statements that change the schema, as far as they are checked before anything
+//! else. Those that depend on the outcome are checked with it.
 //!
 //! Source: `validate` of Cassandra's `CreateTableStatement` and its like,
 //! `AlterSchemaStatement.validateDefaultTimeToLive`.
@@ -11,12 +11,13 @@ use crate::error::PlanError;
 use crate::guardrails::Watch;
 use crate::options::TableProperties;
 
-/// Whether it is one of the users' keyspaces.
+/// Returns true for a keyspace of users.
 fn is_users(name: &str) -> bool {
     !SYSTEM.contains(&name) && !REPLICATED_SYSTEM.contains(&name)
 }
 
-/// Checks a statement; what is left of it when properties are to be left out.
+/// Checks a statement; returns the statement without the properties that must be ignored, if there
+/// are any.
 pub(super) fn check(
     statement: &StatementKind,
     cx: &DdlContext<'_>,
@@ -76,7 +77,7 @@ pub(super) fn check(
         }
         StatementKind::DropKeyspace(_) => watch.drop_keyspace()?,
         StatementKind::AlterType(s) => {
-            // Looked at when the field is added; nothing that comes before can be told from it.
+            // Checked when the field is added; no earlier check depends on it.
             if let AlterTypeChange::Add { field, ty, .. } = &s.change {
                 watch.raw_type(&format!("Field {}", field.text), ty)?;
             }
@@ -95,7 +96,7 @@ fn properties(watch: &Watch, given: &[Property]) -> Result<Vec<String>, PlanErro
 /// As Cassandra does, what ALTER TABLE does not name is taken at its default.
 fn default_ttl(watch: &Watch, given: &[Property], cx: &DdlContext<'_>) -> Result<(), PlanError> {
     let Ok(read) = TableProperties::read(given, cx.default_compaction) else {
-        // Refused later, for what is wrong with it.
+        // Invalid properties are refused later.
         return Ok(());
     };
     let options = read.options();

@@ -35,7 +35,7 @@ pub(super) fn create(
     let name = statement.keyspace.text.as_str();
     check_simple_strategy(&statement.properties, cx)?;
     if cx.schema.keyspace(name).is_some() {
-        // Names of properties are looked at first, their values later, as in Cassandra.
+        // Names of properties are checked first, their values later, as in Cassandra.
         replication::check_keyspace_properties(&statement.properties)?;
         if statement.if_not_exists {
             return Ok(DdlOutcome::nothing());

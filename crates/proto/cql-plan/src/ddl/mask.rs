@@ -20,10 +20,10 @@ use crate::term::Binds;
 use crate::term::{Receiver, plan_term, resolve_behind, text_of};
 use crate::values::{BindEnv, Bound};
 
-/// What masks are made with.
+/// Input of mask functions.
 #[derive(Clone, Copy)]
 pub(super) struct MaskContext<'a> {
-    /// What `'now'` means among the arguments.
+    /// Value of `'now'` in the arguments.
     pub(super) now: WallMicros,
     /// Where functions of other keyspaces are looked up, which are refused by name; `None`: nowhere.
     pub(super) schema: Option<&'a Schema>,

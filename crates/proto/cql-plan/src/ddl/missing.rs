@@ -1,4 +1,4 @@
-//! Statements about what there is none of: indexes, views, triggers.
+//! Statements about objects that do not exist here: indexes, views, triggers.
 //!
 //! Owns: what Cassandra refuses of them anyway, in its words. Never: makes one.
 
@@ -50,7 +50,7 @@ pub(super) fn create_view(
     Ok(())
 }
 
-/// A trigger is a Java class, of which there is none here, as it may be there.
+/// A trigger is a Java class; no such class exists here, as it may not exist in Cassandra.
 pub(super) fn create_trigger(
     statement: &CreateTrigger,
     keyspace: &str,

@@ -31,7 +31,7 @@ use crate::options;
 pub use crate::tables::keyspace_of;
 use crate::tables::no_keyspace;
 
-/// What a statement is told that makes a mask while `dynamic_data_masking_enabled` is false.
+/// Error of a statement that adds a mask while `dynamic_data_masking_enabled` is false.
 pub const MASKING_DISABLED: &str = "Cannot mask columns because dynamic data masking is not enabled. \
                                     You can enable it with the dynamic_data_masking_enabled \
                                     property on cassandra.yaml";
@@ -41,10 +41,10 @@ const KEYSPACE_CHARS_MAX: usize = 48;
 /// Longest table name: what leaves room for the id in the name of the table's directory.
 const TABLE_CHARS_MAX: usize = 222;
 
-/// What happened to the schema, for the answer and the SCHEMA_CHANGE event.
+/// A change of the schema, for the answer and the SCHEMA_CHANGE event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaEvent {
-    /// What was done.
+    /// Kind of the change.
     pub kind: SchemaEventKind,
     /// To what sort of thing.
     pub target: SchemaEventTarget,
@@ -54,7 +54,7 @@ pub struct SchemaEvent {
     pub name: String,
 }
 
-/// What was done.
+/// Kind of a schema change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the protocol's words")]
 pub enum SchemaEventKind {
@@ -63,7 +63,7 @@ pub enum SchemaEventKind {
     Dropped,
 }
 
-/// What it was done to.
+/// Kind of object that a schema change is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the protocol's words")]
 pub enum SchemaEventTarget {
@@ -81,7 +81,7 @@ pub enum SchemaEventTarget {
 pub struct DdlOutcome {
     /// To be applied in order; empty when IF [NOT] EXISTS makes it a no-op.
     pub changes: Vec<SchemaChange>,
-    /// What to tell; `None` when nothing happened.
+    /// Event to report; `None` when nothing happened.
     pub event: Option<SchemaEvent>,
     /// Warnings for the client.
     pub warnings: Vec<String>,
@@ -104,7 +104,7 @@ impl DdlOutcome {
         DdlOutcome { changes: vec![change], event: Some(event), warnings: Vec::new() }
     }
 
-    /// With what is to be said of the properties, if anything was done by them.
+    /// Adds the warnings about the properties, if the statement changed anything.
     fn warned_of(mut self, properties: &[Property]) -> DdlOutcome {
         if !self.changes.is_empty() {
             self.warnings.extend(options::warnings(properties));
@@ -113,7 +113,7 @@ impl DdlOutcome {
     }
 }
 
-/// What planning needs beside the statement and the schema.
+/// Input of planning beside the statement and the schema.
 pub struct DdlContext<'a> {
     /// The schema the change will be applied to.
     pub schema: &'a Schema,
@@ -128,11 +128,11 @@ pub struct DdlContext<'a> {
     pub now: WallMicros,
     /// Limits for an ordinary user.
     pub watch: Option<&'a Watch>,
-    /// Replicas of a keyspace that does not say how many (`default_keyspace_rf`).
+    /// Replication factor of a keyspace that does not specify one (`default_keyspace_rf`).
     pub default_factor: u32,
     /// Compaction of a table whose statement names none (`default_compaction`); `None`: size-tiered.
     pub default_compaction: Option<&'a BTreeMap<String, String>>,
-    /// Whether ALTER TABLE … DROP COMPACT STORAGE is allowed (`drop_compact_storage_enabled`).
+    /// True if ALTER TABLE … DROP COMPACT STORAGE is allowed (`drop_compact_storage_enabled`).
     pub drop_compact_storage: bool,
     /// Users' functions; `None`: they are switched off.
     pub functions: Option<&'a UserFunctions>,
@@ -198,9 +198,9 @@ impl DdlPlan {
         &self.keyspace
     }
 
-    /// Whether it must be refused while masking is switched off ([`MASKING_DISABLED`]), before anything
-    /// else is looked at. As in Cassandra ALTER TABLE ADD is not one of these, nor is what takes a
-    /// mask away.
+    /// Returns true if the statement must be rejected while masking is disabled
+    /// ([`MASKING_DISABLED`]), before any other check. As in Cassandra, neither ALTER TABLE ADD nor
+    /// a statement that removes a mask counts.
     pub fn needs_masking(&self) -> bool {
         match &self.statement {
             StatementKind::CreateTable(s) => s.columns.iter().any(|c| c.mask.is_some()),
@@ -216,7 +216,7 @@ impl DdlPlan {
         matches!(self.statement, StatementKind::DropTable(_))
     }
 
-    /// The refusal of who is no superuser, of statements that only those may use. Its spelling is
+    /// The error for ordinary users of a statement that only superusers may use. Its spelling is
     /// Cassandra's.
     pub fn refusal_of_others(&self) -> Option<PlanError> {
         let text = match self.statement {
@@ -236,7 +236,7 @@ impl DdlPlan {
         &self.statement
     }
 
-    /// What it does to the given schema.
+    /// Computes the changes to the given schema.
     ///
     /// # Errors
     /// Everything Cassandra refuses, in its words.
@@ -277,7 +277,7 @@ impl DdlPlan {
             StatementKind::CreateType(s) => udt::create(s, &self.keyspace, cx),
             StatementKind::AlterType(s) => udt::alter(s, &self.keyspace, cx),
             StatementKind::DropType(s) => udt::drop(s, &self.keyspace, cx),
-            // There are none of these, so what is to be dropped does not exist.
+            // These objects are not supported, so the one to drop does not exist.
             StatementKind::DropIndex(s) => {
                 // The quotation mark too many is Cassandra's.
                 let text = format!("Index '{}.{}' doesn't exist'", self.keyspace, s.name.name.text);
@@ -333,8 +333,8 @@ const SYSTEM: &[&str] = &["system", "system_schema"];
 const VIRTUAL: &[&str] = &["system_views", "system_virtual_schema"];
 const REPLICATED_SYSTEM: &[&str] = &["system_auth", "system_distributed", "system_traces"];
 
-/// Nobody changes these two kinds of keyspaces. Who asks is told that he may not, where Cassandra's
-/// permissions know it; of the others it is the statement that is invalid.
+/// Rejects changes of these two kinds of keyspaces. Statements that Cassandra's permissions cover
+/// are unauthorized; the others are invalid.
 fn check_modifiable(statement: &StatementKind, keyspace: &str) -> Result<(), PlanError> {
     if !SYSTEM.contains(&keyspace) && !VIRTUAL.contains(&keyspace) {
         return Ok(());
@@ -369,7 +369,7 @@ fn check_not_replicated_system(keyspace: &str, verb: &str, on: On<'_>) -> Result
     Err(PlanError::unauthorized(format!("Cannot {verb} <{resource}>")))
 }
 
-/// What permission a refused statement on a system keyspace asks for.
+/// Resource of the permission that a rejected statement on a system keyspace needs.
 #[derive(Clone, Copy)]
 enum On<'n> {
     /// The keyspace.

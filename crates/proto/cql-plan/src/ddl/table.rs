@@ -47,7 +47,7 @@ pub(super) fn create(
     let shown = shown_name(statement);
     check_declared(statement, &shown)?;
     primary_key(statement, &shown)?;
-    // Wrong values are told of even if there is such a table.
+    // Invalid values are reported even if the table already exists.
     let properties = TableProperties::read(&statement.options.properties, cx.default_compaction)?;
     let keyspace = find_keyspace(cx.schema, keyspace)?;
     if keyspace.tables.contains_key(name) {
@@ -75,7 +75,7 @@ pub(super) fn create(
     ))
 }
 
-/// Whether an ordinary user may have a table without compression.
+/// Rejects a table without compression if an ordinary user may not have one.
 pub(super) fn check_compression(table: &Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
     match cx.watch {
         Some(watch) if options::is_uncompressed(&table.options) => watch.uncompressed_table(),
@@ -83,7 +83,7 @@ pub(super) fn check_compression(table: &Table, cx: &DdlContext<'_>) -> Result<()
     }
 }
 
-/// Whether a table's compaction strategy can do with its columns.
+/// Checks that a table's compaction strategy supports its columns.
 pub(super) fn check_compaction(table: &Table) -> Result<(), PlanError> {
     options::check_compaction(&table.options, table.clustering().first())
 }
@@ -334,7 +334,7 @@ fn check_declared(statement: &CreateTable, shown: &str) -> Result<(), PlanError>
     }
 }
 
-/// The one primary key, whether declared inline or as a clause.
+/// The one primary key, declared inline or as a clause.
 fn primary_key(statement: &CreateTable, shown: &str) -> Result<PrimaryKey, PlanError> {
     let inline = statement
         .columns
@@ -401,7 +401,7 @@ fn key_columns<'k>(
     Ok(in_key)
 }
 
-/// What is told of CLUSTERING ORDER before the keyspace is looked for.
+/// Checks of CLUSTERING ORDER that precede the lookup of the keyspace.
 fn check_order(statement: &CreateTable) -> Result<(), PlanError> {
     let order = &statement.options.clustering_order;
     let Some(column) = super::duplicate(order.iter().map(|(c, _)| c)) else { return Ok(()) };
@@ -680,9 +680,9 @@ fn check_redefined(
     Ok(())
 }
 
-/// Whether values written as `old` can be read as `new` (`isSerializationCompatibleWith`).
+/// Returns true if values written as `old` can be read as `new` (`isSerializationCompatibleWith`).
 fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
-    // Elements of multi-cell collections are cells of their own: what is in the path keeps its order.
+    // Elements of multi-cell collections are cells of their own: their paths must keep their order.
     match (new, old) {
         (
             CqlType::Map { key, value, frozen: false },
@@ -714,7 +714,8 @@ fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
         || (new.is_composite() && new.is_compatible_with(old))
 }
 
-/// Whether elements or keys written as `old` have the same order as `new` (`isCompatibleWith`).
+/// Returns true if elements or keys written as `old` have the same order as `new`
+/// (`isCompatibleWith`).
 fn is_path_compatible(new: &CqlType, old: &CqlType) -> bool {
     new == old
         || matches!(

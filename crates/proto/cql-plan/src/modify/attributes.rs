@@ -1,4 +1,4 @@
-//! `USING …`: timestamp and time to live of what a statement writes.
+//! `USING …`: timestamp and time to live of a statement's writes.
 
 use schema::Table;
 use stdx::{DeletionSeconds, TimestampMicros, TtlSeconds};
@@ -7,7 +7,7 @@ use super::Attributes;
 use crate::error::PlanError;
 use crate::values::{BindEnv, Bound, BoundValue};
 
-/// Which timestamp a statement writes with.
+/// Timestamp of a statement's writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stamp {
     /// That of USING, else this one.
@@ -57,7 +57,7 @@ impl Attributes {
         }
     }
 
-    /// When what is written now with this time to live expires.
+    /// Returns the expiry of cells that are written now with this time to live.
     #[inline]
     pub(super) fn expiry(&self, now: DeletionSeconds, ttl: TtlSeconds) -> DeletionSeconds {
         match ttl {
@@ -103,9 +103,9 @@ impl Attributes {
         self.checked_ttl(table, ttl, now, "")
     }
 
-    /// Refuses what would expire behind the last second that is allowed. Source:
-    /// `ExpirationDateOverflowHandling` with the policy REJECT, which is Cassandra's unless a system
-    /// property says otherwise.
+    /// Refuses writes that would expire after the last second that is allowed. Source:
+    /// `ExpirationDateOverflowHandling` with the policy REJECT, which is Cassandra's unless a
+    /// system property sets another.
     fn checked_ttl(
         &self,
         table: &Table,

@@ -1,4 +1,4 @@
-//! The WHERE clause of modifications: which partitions and rows.
+//! The WHERE clause of modifications: their partitions and rows.
 //!
 //! Source of rules and texts: `cql3.restrictions.*` for statements that are not SELECT.
 
@@ -50,14 +50,14 @@ pub(super) struct SliceBound {
     pub(super) value: SliceValue,
 }
 
-/// What a bound is compared with.
+/// Value that a bound is compared with.
 #[derive(Clone, Debug)]
 pub(super) enum SliceValue {
     One(PlannedTerm),
     Tuple(PlannedTuple),
 }
 
-/// Which rows of a partition.
+/// Rows of a partition.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per plan")]
 pub(super) enum ClusteringPlan {
@@ -312,7 +312,7 @@ impl<'t> WhereClause<'t> {
         }
     }
 
-    /// Merges an equality or IN into what is there.
+    /// Merges an equality or IN into the existing restrictions.
     fn restrict_row(&mut self, columns: &[&Column], part: RowPart) -> Result<(), PlanError> {
         let Some(first) = columns.first() else { return Ok(()) };
         let at = position_of(first);
@@ -604,7 +604,7 @@ fn check_sliceable(column: &Column) -> Result<(), PlanError> {
     Err(PlanError::invalid(format!("Slice restrictions are not supported on {what}")))
 }
 
-/// `absent`: how many columns behind those that are restricted are null.
+/// `absent`: number of null columns after the restricted ones.
 fn clustering_plan(
     table: &Table,
     restrictions: Vec<Option<Restriction>>,

@@ -63,7 +63,7 @@ fn check_rows(
     Ok(())
 }
 
-/// What deletes one row of a compact table: a tombstone of its cell, not of the row.
+/// Writes the deletion of one row of a compact table: a tombstone of its cell, not of the row.
 pub(super) fn row_deletion(
     table: &Table,
     times: &Times,

@@ -23,12 +23,12 @@ struct ComplexCells<'v> {
     deletion: DeletionTime,
     cells: Vec<PathCell<'v>>,
     touched: bool,
-    /// What the operations of this pass did so far: cells from there on, and a deletion.
+    /// Changes of this pass so far: index of its first cell, and a deletion.
     pass: (usize, DeletionTime),
 }
 
-/// Appends one column of many cells to a row; nothing when no operation touches it. `lists` are
-/// what reading before the write found.
+/// Appends one column of many cells to a row; nothing when no operation touches it. `lists` has the
+/// cells that were read before the write.
 pub(super) fn write_complex(
     row: &mut RowBuilder<'_>,
     column: &ColumnOperations,
@@ -102,8 +102,8 @@ fn watch_reading(watch: &Watch, operation: &ColumnOperation) -> Result<(), PlanE
     watch.read_before_write(what)
 }
 
-/// Holds the cells of one operation against the limits; what is there already does not count.
-/// Source: `Lists.Appender.doAppend` and its like, `UpdateParameters`.
+/// Checks the cells of one operation against the limits; existing elements do not count. Source:
+/// `Lists.Appender.doAppend` and its like, `UpdateParameters`.
 fn watch_cells(
     watch: &Watch,
     column: &ColumnOperations,

@@ -25,7 +25,7 @@ use crate::values::{BindEnv, Bound, BoundValue};
 /// alone are no more than the request has.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
 
-/// Which partitions and rows a modification names.
+/// Partitions and rows that a modification names.
 #[derive(Clone, Debug)]
 pub(super) struct NamedRows {
     pub(super) table: Arc<Table>,
@@ -47,8 +47,8 @@ impl NamedRows {
         matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
     }
 
-    /// Serialised partition keys, each once, ascending by their values: the first of them that fails is
-    /// the one that is told. Source: `PartitionKeySingleRestrictionSet.values`.
+    /// Serialised partition keys, each once, ascending by their values: the error is that of the
+    /// first invalid one. Source: `PartitionKeySingleRestrictionSet.values`.
     pub(super) fn keys(
         &self,
         values: &[BoundValue<'_>],
@@ -318,7 +318,7 @@ fn for_each_row_value(
     }
 }
 
-/// The bounds of a range of rows; `None` is none.
+/// The bounds of a range of rows; `None` is no bound.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds<'b> {
     pub(super) lower: Option<&'b SliceBound>,

@@ -1,8 +1,8 @@
 //! List operations that read before they write: elements by index and by value.
 //!
-//! A statement tells what it needs ([`ModifyPlan::list_reads`]), the caller reads it and lets
-//! [`FoundLists`] take what is there, and binding takes the paths of the elements from it.
-//! Source: `Lists.SetterByIndex`, `Lists.Discarder`, `Lists.DiscarderByIndex`,
+//! A statement returns its reads ([`ModifyPlan::list_reads`]). The caller executes them and passes
+//! the rows to [`FoundLists`]; binding takes the paths of the elements from there. Source:
+//! `Lists.SetterByIndex`, `Lists.Discarder`, `Lists.DiscarderByIndex`,
 //! `ModificationStatement.readRequiredLists`.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ impl ListCell {
 /// Elements of a list in their order.
 pub(super) type ListCells = Vec<ListCell>;
 
-/// One row of which lists must be read before a statement can be bound.
+/// One row whose lists must be read before a statement can be bound.
 #[derive(Clone, Debug)]
 pub struct ListRead {
     /// Reads exactly that row.
@@ -62,7 +62,7 @@ pub struct FoundLists {
     rows: BTreeMap<RowId, Vec<(ColumnId, ListCells)>>,
 }
 
-/// Where a row lies.
+/// Location of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace<'a> {
     /// Its table.
@@ -184,7 +184,7 @@ fn reads_list(column: &ColumnOperations) -> bool {
     })
 }
 
-/// Whether an operation needs the list as it is.
+/// Returns true if an operation needs the current list.
 pub(super) fn needs_read(columns: &[ColumnOperations]) -> bool {
     columns.iter().any(reads_list)
 }
@@ -194,18 +194,19 @@ pub(super) fn reading(columns: &[ColumnOperations]) -> Vec<ColumnId> {
 }
 
 impl ModifyPlan {
-    /// Whether lists must be read before the statement can be bound.
+    /// Returns true if lists must be read before the statement can be bound.
     pub fn needs_read(&self) -> bool {
         self.needs_read
     }
 
-    /// Whether binding and applying it is not all: lists must be read first, or counters be led.
+    /// Returns true if the statement needs more than binding and applying: a read of lists, or a
+    /// leader for counters.
     #[inline]
     pub fn takes_detour(&self) -> bool {
         self.takes_detour
     }
 
-    /// What must be read; nothing for most statements.
+    /// Returns the reads that must precede binding; empty for most statements.
     ///
     /// # Errors
     /// As [`ModifyPlan::bind`] for the values of the primary key.
@@ -266,7 +267,8 @@ impl ModifyPlan {
         Ok(reads)
     }
 
-    /// Whether the WHERE clause gives all clustering columns; binding refuses what does not.
+    /// Returns true if the WHERE clause restricts all clustering columns; binding rejects the other
+    /// statements.
     fn names_whole_rows(&self) -> bool {
         self.rows.has_whole_keys() && self.kind != ModifyKind::Insert
     }

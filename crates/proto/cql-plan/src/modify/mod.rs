@@ -1,10 +1,10 @@
 //! INSERT, UPDATE and DELETE: from syntax to a plan that binds values into mutations.
 //!
-//! Owns: [`ModifyPlan`] and how it is made. `clause` has the WHERE clause of modifications,
-//! `operations` the assignments and deletions, `write` the binding, of which `keys` is what names
-//! partitions and rows and `rows` what is written to them. `lists` what must be
-//! read first for elements of lists, `named` the one row a conditional statement names. Never:
-//! reads itself, decides conditions ([`crate::cas`]).
+//! Owns: [`ModifyPlan`] and its construction. `clause` has the WHERE clause of modifications,
+//! `operations` the assignments and deletions, `write` the binding, with the partitions and rows in
+//! `keys` and the writes to them in `rows`. `lists` has the reads that elements of lists need,
+//! `named` the one row of a conditional statement. Never: reads itself, decides conditions
+//! ([`crate::cas`]).
 //!
 //! Invariants: INV-modify-1: operations of a plan ascend by column id, each id once.
 //! INV-modify-2: a statement that reads nothing writes the same row content to every row it
@@ -56,7 +56,7 @@ use clause::WhereClause;
 use keys::NamedRows;
 use operations::{ColumnOperations, Operations};
 
-/// Which statement it is.
+/// Kind of a modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the statement")]
 pub enum ModifyKind {
@@ -93,7 +93,7 @@ pub struct ModifyPlan {
 }
 
 /// A document of INSERT JSON that comes with the values. The values of the columns are taken from
-/// it and put behind the bound values, where the plan's terms expect them.
+/// it and appended to the bound values, where the plan's terms expect them.
 #[derive(Clone, Debug)]
 struct JsonDocument {
     document: PlannedTerm,
@@ -108,7 +108,7 @@ impl ModifyPlan {
         &self.rows.table
     }
 
-    /// Which statement it is.
+    /// Returns the kind of the statement.
     pub fn kind(&self) -> ModifyKind {
         self.kind
     }
@@ -118,22 +118,22 @@ impl ModifyPlan {
         &self.rows.shape
     }
 
-    /// Whether it writes to a table with counters: then what is bound are increments, which a leader
-    /// turns into counts ([`data::counter`]).
+    /// Returns true if the statement writes to a table with counters. Bound values are then
+    /// increments, which a leader turns into counts ([`data::counter`]).
     #[inline]
     pub fn is_counter(&self) -> bool {
         self.rows.shape.has_counters()
     }
 
-    /// Whether the statement has its own timestamp.
+    /// Returns true if the statement has its own timestamp.
     pub fn has_timestamp(&self) -> bool {
         self.attributes.timestamp.is_some()
     }
 
-    /// What `USING TIMESTAMP` says; `None`: it is not there, or unset.
+    /// Returns the value of `USING TIMESTAMP`; `None` if the clause is missing or unset.
     ///
     /// # Errors
-    /// Null or out of bounds.
+    /// The value is null or out of bounds.
     pub fn timestamp(
         &self,
         values: &[BoundValue<'_>],
@@ -142,7 +142,7 @@ impl ModifyPlan {
         self.attributes.own_timestamp(values, &options.env())
     }
 
-    /// Whether it has IF: such a statement is carried out by [`crate::cas`].
+    /// Returns true if the statement has IF. Such a statement is executed by [`crate::cas`].
     #[inline]
     pub fn has_conditions(&self) -> bool {
         !self.conditions.is_none()
@@ -178,10 +178,10 @@ impl ModifyPlan {
         &self.conditions
     }
 
-    /// What `USING TIMEOUT` says, in nanoseconds.
+    /// Returns the value of `USING TIMEOUT`, in nanoseconds.
     ///
     /// # Errors
-    /// Null, negative or with months or days.
+    /// The value is null, negative, or has months or days.
     pub fn timeout_nanos(
         &self,
         values: &[BoundValue<'_>],
@@ -197,7 +197,7 @@ pub(crate) struct Attributes {
     pub(crate) timestamp: Option<PlannedTerm>,
     ttl: Option<PlannedTerm>,
     timeout: Option<PlannedTerm>,
-    /// Last second at which what is written may expire.
+    /// Last second at which a write may expire.
     expiry_max: DeletionSeconds,
     /// Most bytes that a statement writes.
     pub(crate) mutation_bytes_max: usize,
@@ -248,8 +248,8 @@ impl Attributes {
     }
 }
 
-/// The table of a modification. A virtual one is refused when the rest of the statement was looked at
-/// ([`ModifyPlan::check_not_virtual`]).
+/// The table of a modification. A virtual one is refused after the rest of the statement was
+/// checked ([`ModifyPlan::check_not_virtual`]).
 fn writable_table<'a>(
     name: &QualifiedName,
     cx: &PlanContext<'a>,
@@ -269,8 +269,8 @@ fn check_insertable(table: &Table) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// What statements on counters cannot have. Source: `ModificationStatement`'s constructor and
-/// `validate`.
+/// Rejects clauses that statements on counters cannot have. Source: `ModificationStatement`'s
+/// constructor and `validate`.
 fn check_counter(attributes: &Attributes, conditions: &PlannedConditions) -> Result<(), PlanError> {
     Err(PlanError::invalid(if !conditions.is_none() {
         "Conditional updates are not supported on counter tables"
@@ -383,7 +383,8 @@ fn insert_json(
         if is_primary_key(column) {
             clause.equal(existing_column(table, &column.name)?, term)?;
         } else {
-            // Also what is unset, and the hidden value of a compact table: the statement is about every column.
+            // Also unset columns, and the hidden value of a compact table: the statement is about
+            // every column.
             operations.set_planned(column, term);
         }
     }

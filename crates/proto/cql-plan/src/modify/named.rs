@@ -1,4 +1,4 @@
-//! Which row a statement of a conditional write is about.
+//! The row that a statement of a conditional write names.
 //!
 //! Source: `ModificationStatement.makeCasRequest`, `BatchStatement.makeCasRequest`.
 
@@ -11,7 +11,7 @@ use crate::term::PlannedTupleIn;
 use crate::values::{BindEnv, BoundValue, ExecuteOptions};
 use stdx::{ColumnId, Token};
 
-/// What of its partition a statement is about.
+/// Part of the partition that a statement applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// The static row.
@@ -61,7 +61,7 @@ impl ModifyPlan {
         options: &ExecuteOptions<'_>,
     ) -> Result<Vec<Token>, PlanError> {
         let mut scratch = Vec::new();
-        // Limits are looked at when it is bound.
+        // Limits are checked when it is bound.
         let env = BindEnv { watch: None, ..options.env() };
         let keys =
             self.with_document(values, &env, |values| self.rows.keys(values, &env, &mut scratch))?;
@@ -142,7 +142,7 @@ impl ModifyPlan {
         !self.statics.is_empty()
     }
 
-    /// The columns that conditions and operations look at. Source: `conditionColumns`.
+    /// The columns that conditions and operations read. Source: `conditionColumns`.
     pub(crate) fn looks_at(&self) -> Vec<ColumnId> {
         let conditions = self.conditions.columns().iter().map(|c| c.column.id);
         let operations = |columns: &[ColumnOperations]| lists::reading(columns);

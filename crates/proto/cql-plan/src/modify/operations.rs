@@ -1,4 +1,4 @@
-//! What a modification does to its columns. Source: `cql3.Operation` and the setters of
+//! Operations of a modification on its columns. Source: `cql3.Operation` and the setters of
 //! `Constants`, `Lists`, `Sets`, `Maps`, `UserTypes`.
 
 use std::sync::Arc;
@@ -27,14 +27,14 @@ pub(super) struct ColumnOperations {
     pub(super) operations: SmallVec<[ColumnOperation; 1]>,
 }
 
-/// How a multi-cell type lays out its cells.
+/// Layout of the cells of a multi-cell type.
 #[derive(Clone, Debug)]
 pub(super) struct ComplexForm {
     pub(super) layout: Layout,
     pub(super) order: Comparator,
 }
 
-/// What paths and values of cells are.
+/// Layout of a collection's cells: the contents of their paths and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Path: a time UUID.
@@ -156,7 +156,7 @@ impl<'t> Operations<'t> {
         self.push(column, ColumnOperation::Set(value));
     }
 
-    /// One assignment of SET. `conditional`: the statement has IF, and may add to what it finds.
+    /// One assignment of SET. `conditional`: the statement has IF, and may add to the stored value.
     pub(super) fn assign(
         &mut self,
         column: &'t Column,

@@ -1,4 +1,4 @@
-//! What a statement writes to one row: cells, packed in the scratch buffer.
+//! Writes of a statement to one row: cells, packed in the scratch buffer.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::guardrails::Watch;
 use crate::term::{PlannedTerm, invalid_value};
 use crate::values::{BindEnv, Bound, BoundValue};
 
-/// What stands before the cells of a row.
+/// Header before the cells of a row.
 #[derive(Clone, Copy)]
 pub(super) struct RowHeader {
     pub(super) liveness: Liveness,
@@ -87,7 +87,7 @@ fn watch_cell(watch: &Watch, column: &ColumnOperations, bytes: &[u8]) -> Result<
     Ok(())
 }
 
-/// What a cell has beside its path and value: timestamp, TTL, deletion time (`Cell.dataSize`).
+/// Bytes of a cell beside its path and value: timestamp, TTL, deletion time (`Cell.dataSize`).
 pub(super) const CELL_OVERHEAD_BYTES: usize = 8 + 4 + 8;
 
 /// Appends a row of a conditional write with its deletions a microsecond before `ballot`.
@@ -167,7 +167,8 @@ fn increment(
     Ok(sum)
 }
 
-/// What is there and the term together; nothing where nothing is there. Source: `Constants.Adder`.
+/// Adds the term to the stored value; returns `None` without a stored value. Source:
+/// `Constants.Adder`.
 fn add_to(
     found: Option<&[u8]>,
     ty: &CqlType,

@@ -36,7 +36,7 @@ fn options(uuids: &UuidSource) -> ExecuteOptions<'_> {
     }
 }
 
-/// Encodes what a statement writes with bound values.
+/// Encodes the writes of a statement with bound values.
 fn bind(
     schema: &Arc<Schema>,
     cql: &str,
@@ -380,7 +380,7 @@ fn terms_are_refused_with_cassandras_texts() {
         "INSERT INTO m (k, m) VALUES (1, {'a': 'b'})",
         "Invalid map literal for m: value 'b' is not of type int",
     );
-    // Fields of a literal are told in the order of a hash map.
+    // The error lists the fields of a literal in the order of a hash map.
     check(
         "INSERT INTO m (k, l) VALUES (1, [{c: 'c', b: {}, a: 1}])",
         "Invalid list literal for l: value {a: 1, b: {}, c: 'c'} is not of type int",
@@ -452,7 +452,7 @@ fn one_in_list_has_no_limit_of_values_and_combinations_of_several_have() {
     };
     assert_eq!(keys("DELETE FROM t WHERE k IN (X)", 70_000), Ok(70_000));
     assert_eq!(keys("UPDATE t SET v = 1 WHERE k IN (X)", 70_000), Ok(70_000));
-    // Of one partition: one mutation.
+    // One partition: one mutation.
     assert_eq!(keys("DELETE FROM r WHERE k = 1 AND c1 IN (X)", 70_000), Ok(1));
     assert_eq!(keys("DELETE FROM r WHERE k = 1 AND c1 IN (X) AND c2 = 7", 70_000), Ok(1));
     assert_eq!(keys("UPDATE r SET v = 1 WHERE k = 1 AND c1 = 7 AND c2 IN (X)", 70_000), Ok(1));
@@ -480,7 +480,7 @@ fn values_of_a_clustering_are_65535_bytes_together_at_most_in_every_statement() 
         ],
     ];
     let schema = schema_of(&tables.concat());
-    // `X` is a value of that many bytes, `Y` what is missing to all of them.
+    // `X` is a value of that many bytes, `Y` one of 40,000.
     let check = |cql: &str, given: usize| {
         let text = cql.replace('X', &"x".repeat(given)).replace('Y', &"y".repeat(40_000));
         bind(&schema, &text, &[])
@@ -568,7 +568,7 @@ fn what_a_client_says_of_the_time_expires_values_but_makes_no_uuids() {
     assert_eq!(made, [Some(NOW.0); 2]);
 }
 
-/// What a statement writes when its reads find this list in every row.
+/// Returns the writes of a statement when its reads find this list in every row.
 fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError> {
     let schema = schema_of(TABLES);
     let plan = plan_of(&schema, cql)?;
@@ -634,7 +634,7 @@ fn list_elements_are_found_by_index_and_by_value() {
     check("UPDATE m SET l[1] = null WHERE k IN (1, 2)", &["17=x", "17=x"]);
     check("UPDATE m SET l = l - [7, 3] WHERE k = 1", &["16=x 18=x"]);
     check("UPDATE m SET l = l - [3] WHERE k = 1", &[]);
-    // Each part is looked up in what the parts before it left.
+    // Each part is looked up in the list that the parts before it left.
     check("DELETE l[0], l[1] FROM m WHERE k = 1", &["16=x 18=x"]);
     let refused = |cql: &str, list: &[(u8, i32)], expect: &str| {
         assert_eq!(bind_to_list(cql, list), Err(PlanError::invalid(expect)), "{cql}");

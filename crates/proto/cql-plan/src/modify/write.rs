@@ -2,7 +2,7 @@
 //!
 //! A statement is bound into [`Update`]s (one per partition, as ranges of a scratch buffer), which
 //! are then encoded one by one. The scratch buffer belongs to [`UuidSource`] and is reused, so that
-//! the usual INSERT allocates nothing but what it appends to the output.
+//! the usual INSERT allocates nothing but the bytes that it appends to the output.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::expansion::WriteSize;
 use crate::functions::json::{JsonColumn, columns_of};
 use crate::values::{BindEnv, BoundValue, ExecuteOptions};
 
-/// Where a mutation lies in the output, and where it belongs.
+/// Range of a mutation in the output, and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundMutation {
     /// Token of the partition key.
@@ -34,7 +34,7 @@ pub struct BoundMutation {
     pub table: TableId,
 }
 
-/// What a statement does to one partition; ranges lie in the scratch buffer.
+/// Changes of a statement to one partition; ranges refer to the scratch buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Update {
     pub(crate) key: Range<usize>,
@@ -65,7 +65,7 @@ impl Update {
             && self.tombstones.is_empty()
     }
 
-    /// Bytes of what it writes: no more than the encoded mutation has.
+    /// Bytes of its writes: no more than the encoded mutation has.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.rows.iter().map(|(clustering, row)| clustering.len() + row.len());
         let ranges = self.tombstones.iter().map(|t| t.start.prefix.len() + t.end.prefix.len());
@@ -100,29 +100,29 @@ pub(crate) struct Tombstone {
 /// An end of a range tombstone.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedBound {
-    /// Of the scratch buffer.
+    /// Range in the scratch buffer.
     pub(crate) prefix: Range<usize>,
-    /// Whether it is after the rows of the prefix.
+    /// True if the bound is after the rows of the prefix.
     pub(crate) after: bool,
 }
 
-/// What reads found, and the partition key to look it up by.
+/// The lists that were read, and the partition key to look them up by.
 type PartitionLists<'l> = (&'l FoundLists, &'l [u8]);
 
 /// Times of everything one execution writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) timestamp: TimestampMicros,
-    /// Of deleted ranges and partitions.
+    /// Timestamp of deleted ranges and partitions.
     ranges: TimestampMicros,
-    /// Of the paths of list elements.
+    /// Time in the paths of list elements.
     pub(super) elements: WallMicros,
     ttl: TtlSeconds,
     expires_at: DeletionSeconds,
     now: DeletionSeconds,
-    /// How often the operations are carried out: those on static columns once for each row that the
-    /// statement names, which shows in counters and lists.
-    /// Source: `UpdateStatement.addUpdateForKey`.
+    /// Number of times that the operations run: those on static columns once for each row that the
+    /// statement names, which shows in counters and lists. Source:
+    /// `UpdateStatement.addUpdateForKey`.
     pub(super) repeats: usize,
     /// Most bytes that the statement writes.
     pub(super) bytes_max: usize,
@@ -146,12 +146,13 @@ impl Times {
         DeletionTime { timestamp: self.timestamp, local: self.now }
     }
 
-    /// Of a range of rows, or of the partition.
+    /// Deletion time of a range of rows, or of the partition.
     fn range_deletion(&self) -> DeletionTime {
         DeletionTime { timestamp: self.ranges, local: self.now }
     }
 
-    /// What an overwrite of a whole collection deletes: all before this write.
+    /// Deletion that an overwrite of a whole collection writes: it covers everything before this
+    /// write.
     pub(super) fn before(&self) -> DeletionTime {
         let timestamp = TimestampMicros(self.timestamp.0.saturating_sub(1));
         DeletionTime { timestamp, local: self.now }
@@ -179,10 +180,10 @@ impl ModifyPlan {
         self.bind_found(values, options, &FoundLists::default(), out)
     }
 
-    /// As [`ModifyPlan::bind`], with what [`ModifyPlan::list_reads`] found.
+    /// As [`ModifyPlan::bind`], with the lists that [`ModifyPlan::list_reads`] asked for.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`]; a list element that is not there.
+    /// As [`ModifyPlan::bind`]; a list element that does not exist.
     pub fn bind_found(
         &self,
         values: &[BoundValue<'_>],
@@ -199,11 +200,11 @@ impl ModifyPlan {
         result
     }
 
-    /// Holds the values of a conditional statement against the limits of its user, before it is known
-    /// whether they will be written.
+    /// Checks the values of a conditional statement against the limits of its user, before it is
+    /// known if they will be written.
     ///
     /// # Errors
-    /// A limit is passed; what else may be wrong is found later.
+    /// A limit is exceeded; other errors are found later.
     pub fn watch_values(
         &self,
         values: &[BoundValue<'_>],
@@ -240,7 +241,7 @@ impl ModifyPlan {
         Ok(mutations)
     }
 
-    /// Appends keys, clusterings and rows to `scratch` and says what goes where.
+    /// Appends keys, clusterings and rows to `scratch` and returns their ranges.
     pub(crate) fn collect(
         &self,
         values: &[BoundValue<'_>],
@@ -254,7 +255,7 @@ impl ModifyPlan {
         })
     }
 
-    /// Runs with the values; behind them, where it is INSERT JSON, those of the document.
+    /// Runs with the values; for INSERT JSON those of the document are appended.
     #[inline]
     pub(super) fn with_document<T>(
         &self,
@@ -535,7 +536,7 @@ struct LiveRow<'t> {
     times: &'t Times,
 }
 
-/// What a caller is told who would write without asking.
+/// Error for a caller that would write without checking the condition.
 #[cold]
 pub(crate) fn without_condition() -> PlanError {
     PlanError::invalid("a conditional statement cannot be carried out without its condition")

@@ -38,7 +38,7 @@ const KEY_BYTES_MAX: usize = 65_535;
 /// A value, or null.
 type Value = Option<Vec<u8>>;
 
-/// What binding is told.
+/// Inputs of binding.
 pub(crate) struct Values<'v> {
     pub(crate) table: &'v Table,
     pub(crate) values: &'v [BoundValue<'v>],
@@ -139,7 +139,8 @@ impl<'v> Values<'v> {
         }
     }
 
-    /// The first value that is none of its type: told before what is null or unset.
+    /// Returns the error of the first value that does not fit its type. It is reported before null
+    /// and unset values.
     #[cold]
     fn wrong(&self, rows: &'v [Row]) -> Option<PlanError> {
         let terms = rows.iter().flat_map(|row| match row {
@@ -149,7 +150,7 @@ impl<'v> Values<'v> {
         terms.into_iter().find_map(|term| self.bind(term).err())
     }
 
-    /// Whether the list that a marker is bound to has a null element.
+    /// Returns true if the list that a marker is bound to has a null element.
     fn has_null_element(&self, term: &PlannedTerm) -> bool {
         let PlannedTerm::Bind { index, .. } = term else { return false };
         let Some(BoundValue::Bytes(bytes)) = self.values.get(usize::from(*index)) else {
@@ -193,7 +194,7 @@ pub(crate) fn partition_keys(
 ) -> Result<SmallVec<[Vec<u8>; 1]>, PlanError> {
     let composite = v.table.partition_key_count > 1;
     let mut keys: SmallVec<[Vec<u8>; 1]> = SmallVec::new();
-    // What nearly every read is: each column has one value.
+    // Fast path of nearly every read: each column has one value.
     if let [Restriction { condition: Condition::Eq(Row::Each(terms)), first, .. }] =
         restrictions.partition.as_slice()
         && let [term] = terms.as_slice()

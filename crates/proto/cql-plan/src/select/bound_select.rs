@@ -1,6 +1,6 @@
-//! A SELECT with its values: what one execution reads, and how far.
+//! A SELECT with its values: the reads and limits of one execution.
 //!
-//! Owns: [`BoundSelect`], what is asked of it. How it is made of a plan is in the module above.
+//! Owns: [`BoundSelect`] and its accessors. The module above builds it from a plan.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::paging::PagingState;
 const READ_BYTES: usize = size_of::<ReadCommand>() + 48;
 const SLICE_BYTES: usize = size_of::<data::Slice>() + 64;
 
-/// What to read for one execution, and how far.
+/// Reads and limits of one execution.
 #[derive(Debug)]
 pub struct BoundSelect {
     /// See [`BoundSelect::reads`].
@@ -38,9 +38,9 @@ pub struct BoundSelect {
     pub page_rows: u32,
     /// More rows are read than are given: filters, aggregates, sorting.
     pub reads_ahead: bool,
-    /// When it is, for what expires.
+    /// Current time, for expiry.
     pub now: DeletionSeconds,
-    /// Of a virtual table on a later page: where its range began on the first one.
+    /// Only for a later page of a virtual table: start of the range on the first page.
     pub floor: Option<RingBound>,
     /// The partition that the last page ended in, with the rows it gave.
     pub resumed: Option<(Vec<u8>, u32)>,
@@ -55,8 +55,8 @@ pub struct BoundSelect {
 }
 
 impl BoundSelect {
-    /// What to read, in this order, into one `SelectExec`: partitions by key, or one range. None
-    /// when the values leave nothing to read.
+    /// Returns the reads to feed, in this order, into one `SelectExec`: partitions by key, or one
+    /// range. The list is empty when the values leave nothing to read.
     pub fn reads(&self) -> &[ReadCommand] {
         &self.reads
     }
@@ -79,15 +79,15 @@ impl BoundSelect {
         table.columns.iter().filter(is_filtered).map(|column| &*column.name).collect()
     }
 
-    /// Leaves the masks of columns off: whoever asks may see what they hide. A plan is shared by
-    /// everybody, so this is said at each execution.
+    /// Disables the masks of columns: the user may see the values that they hide. Set at each
+    /// execution, for all users share a plan.
     pub fn unmask(&mut self) {
         self.unmasked = true;
     }
 
-    /// Where the range of a virtual table began before a paging state moved its start. Its
-    /// partitions come in the order of their keys, so that what is behind the last one may still lie
-    /// before the range; `None` when the start says it all.
+    /// Start of the range of a virtual table before a paging state moved it. Its partitions come in
+    /// the order of their keys, so partitions after the last one may still lie before the range.
+    /// `None` when the start alone decides.
     pub fn floor(&self) -> Option<&RingBound> {
         self.floor.as_ref()
     }
@@ -97,12 +97,12 @@ impl BoundSelect {
         self.timeout_nanos
     }
 
-    /// Whether LIMIT allows more rows than a page has.
+    /// Returns true if LIMIT allows more rows than a page has.
     pub fn exceeds(&self, page_rows: u32) -> bool {
         self.limit > page_rows
     }
 
-    /// What functions in the selection see.
+    /// Returns the environment of functions in the selection.
     pub fn env(&self) -> EvalEnv<'_> {
         let (uuids, protocol_version) = (&self.uuids, self.protocol_version);
         EvalEnv { now: self.wall, clock: self.wall, uuids, protocol_version }
@@ -123,20 +123,21 @@ impl BoundSelect {
         if self.reads_ahead { UNLIMITED } else { self.per_partition }
     }
 
-    /// Whether more rows are read than are given, for filters, aggregates, sorting: then a page takes as long as
-    /// what is looked at for it.
+    /// Returns true if more rows are read than are returned, for filters, aggregates, sorting. The
+    /// time of a page then depends on the rows that are scanned for it.
     pub fn reads_ahead(&self) -> bool {
         self.reads_ahead
     }
 
-    /// Whether the rows that are read are the answer, all of them in one page: nobody goes on behind it.
+    /// Returns true if the rows that are read are the whole answer, in one page: no page follows.
     pub fn is_one_page(&self, plan: &SelectPlan) -> bool {
         let is_grouped = matches!(plan.results.shaping, Shaping::Groups { .. });
         self.page_rows == UNLIMITED && !is_grouped
     }
 
-    /// What shards may leave out of what they read, with how many of the rows that pass are wanted; `None`
-    /// when everything that is read is wanted. `SelectExec` filters what it is shown all the same.
+    /// Returns the filter that shards may apply to their reads, with the number of matching rows
+    /// that are wanted. `None` when all rows are wanted. `SelectExec` filters its input all the
+    /// same.
     pub fn shard_filter(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFilter>, usize)> {
         let filters = self.filters.clone().filter(|_| !plan.results.only_static_rows)?;
         let gives_all =
@@ -149,7 +150,7 @@ impl BoundSelect {
         Some((filters, rows))
     }
 
-    /// How many rows are worth fetching ahead from other shards.
+    /// Returns the number of rows that are worth fetching ahead from other shards.
     pub fn rows_wanted(&self) -> usize {
         if self.reads_ahead {
             return usize::MAX;

@@ -13,10 +13,10 @@ use crate::functions;
 use crate::functions::EvalEnv;
 use crate::term::Binds;
 
-/// What Cassandra says before it looks at the WHERE clause, if anything. Of a table with static columns
-/// it asks first whether these alone are selected, and for that resolves columns and functions, no
-/// further than it must. Source: `SelectStatement.selectOnlyStaticColumns`, `RawSelector.toSelectables`
-/// (a lazy list).
+/// Returns the error that Cassandra reports before it checks the WHERE clause, if any. For a table
+/// with static columns it first checks if only these are selected. For that it resolves columns and
+/// functions, no further than it must. Source: `SelectStatement.selectOnlyStaticColumns`,
+/// `RawSelector.toSelectables` (a lazy list).
 #[cold]
 pub(super) fn earlier_error(
     select: &ast::Select,
@@ -32,7 +32,7 @@ pub(super) fn earlier_error(
     let is_static = |at: &usize| kind(at) == Some(ColumnKind::Static);
     let is_other =
         |at: &usize| !matches!(kind(at), Some(ColumnKind::Static | ColumnKind::PartitionKey(_)));
-    // Whether an item selects such a column.
+    // Returns true if an item selects such a column.
     let any = |wanted: &dyn Fn(&usize) -> bool| -> Result<bool, PlanError> {
         for item in items {
             let alone = Selection::Items(vec![item.clone()]);
@@ -88,7 +88,7 @@ impl PlannedSelection {
     }
 }
 
-/// A sum or average of what is no number.
+/// The error of a sum or average of a value that is no number.
 pub(super) fn no_signature(name: &FunctionName, ty: &CqlType) -> String {
     const KNOWN: [&str; 9] =
         ["float", "smallint", "bigint", "tinyint", "varint", "decimal", "int", "double", "counter"];

@@ -9,7 +9,7 @@ use crate::error::PlanError;
 use crate::functions::NativeFunction;
 use crate::functions::masking::Masker;
 
-/// What of a cell is asked for.
+/// Property of a cell that a selector asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellFact {
     /// Timestamp.
@@ -20,7 +20,7 @@ pub enum CellFact {
     Ttl,
 }
 
-/// Which cells of a complex column a fact is about.
+/// Cells of a complex column that a fact is about.
 #[derive(Clone, Debug)]
 pub enum Cells {
     /// The only cell, or all of them.
@@ -48,18 +48,18 @@ pub enum Expr {
     Call(Box<NativeFunction>, Vec<Expr>),
     /// Result of an aggregate, by number.
     Aggregate(usize),
-    /// What an expression gave for the first row of the group, by number.
+    /// Result of an expression for the first row of the group, by number.
     FirstRow(usize),
     /// A fact of the cells of a column.
     Fact {
-        /// Which fact.
+        /// The fact.
         fact: CellFact,
         /// The column.
         source: Source,
-        /// Which of its cells.
+        /// The cells.
         cells: Cells,
     },
-    /// Field of a user type with so many fields.
+    /// Field of a user type with this many fields.
     Field(Box<Expr>, usize, usize),
     /// Map value or set element by key.
     Element {
@@ -119,7 +119,7 @@ impl Expr {
         })
     }
 
-    /// The expressions this one is made of.
+    /// Returns the direct parts of the expression.
     fn parts(&self) -> Vec<&Expr> {
         match self {
             Expr::Call(_, items)
@@ -145,7 +145,7 @@ impl Expr {
         matches!(self, Expr::Aggregate(_)) || self.parts().into_iter().any(Expr::has_aggregate)
     }
 
-    /// Whether some part of the expression, itself included, is such.
+    /// Returns true if some part of the expression, itself included, satisfies the predicate.
     pub fn any(&self, found: &mut dyn FnMut(&Expr) -> bool) -> bool {
         found(self) || self.parts().into_iter().any(|part| part.any(found))
     }

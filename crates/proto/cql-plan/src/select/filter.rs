@@ -13,14 +13,14 @@ use types::{Comparator, CqlType};
 
 use crate::column_source::Source;
 
-/// What is asked of one column's value.
+/// Test of one column's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Test {
     /// Equal to a value.
     Eq(Vec<u8>),
     /// Equal to one of them.
     In(Vec<Vec<u8>>),
-    /// Bounds with whether they are inclusive.
+    /// Bounds, each with a flag that is true if it is inclusive.
     Range {
         /// Lower bound.
         start: Option<(Vec<u8>, bool)>,
@@ -41,7 +41,7 @@ pub struct Filter {
     /// The column.
     pub source: Source,
     ty: CqlType,
-    /// Order of values, or of what the collection contains.
+    /// Order of values, or of the elements of a collection.
     order: Comparator,
     /// Order of map values for [`Test::Entry`].
     values: Comparator,
@@ -66,17 +66,17 @@ impl Filter {
         Filter { source: Source::of(column), ty: column.ty.clone(), order, values, test }
     }
 
-    /// What is asked.
+    /// Returns the test.
     pub fn test(&self) -> &Test {
         &self.test
     }
 
-    /// Whether it asks something of this column.
+    /// Returns true if the filter is on this column.
     pub fn is_on(&self, column: &Column) -> bool {
         self.source == Source::of(column)
     }
 
-    /// Whether a value that is one run of bytes passes; null never does.
+    /// Returns true if a value of one cell passes; null never does.
     #[inline]
     pub fn accepts(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value else { return false };
@@ -117,7 +117,7 @@ impl Filter {
         }
     }
 
-    /// Whether one entry (for lists and sets the element twice) is what is looked for.
+    /// Returns true if one entry matches (lists and sets pass the element twice).
     fn entry(&self, key: &[u8], value: &[u8]) -> bool {
         let equal = |a: &[u8], b: &[u8]| self.order.compare(a, b) == Ordering::Equal;
         match &self.test {
@@ -130,7 +130,7 @@ impl Filter {
         }
     }
 
-    /// Whether a regular or static column passes.
+    /// Returns true if a regular or static column passes.
     #[inline]
     pub fn accepts_column(&self, column: Option<ColumnRef<'_>>, now: DeletionSeconds) -> bool {
         match column {
@@ -153,7 +153,7 @@ impl Filter {
     }
 }
 
-/// Filters by what they look at, with what they need to find it.
+/// Filters by the column that they test, with the parameters to find it.
 #[derive(Clone, Debug)]
 pub struct BoundFilters {
     /// Partition key components.
@@ -169,7 +169,7 @@ pub struct BoundFilters {
 }
 
 impl BoundFilters {
-    /// Filters of a table with so many columns in its partition key, for a reader at `now`.
+    /// Filters of a table with this many columns in its partition key, for a reader at `now`.
     pub fn new(filters: Vec<Filter>, key_columns: usize, now: DeletionSeconds) -> Self {
         let (key, statics, row) = (Vec::new(), Vec::new(), Vec::new());
         let mut sorted = BoundFilters { key, statics, row, key_columns, now };

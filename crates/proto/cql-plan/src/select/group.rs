@@ -1,4 +1,4 @@
-//! GROUP BY: which rows are one group.
+//! GROUP BY: the rows that form one group.
 //!
 //! Owns: the rules of its columns and of its functions (`floor(at, 1h)`). Never: rows.
 //!
@@ -29,22 +29,22 @@ const ONLY: &str =
 pub struct GroupFunction {
     expr: Expr,
     order: Comparator,
-    /// It may not group: told at each execution, as Cassandra does.
+    /// Error if the function may not group; reported at each execution, as in Cassandra.
     wrong: Option<PlanError>,
 }
 
 impl GroupFunction {
-    /// Whether it may group.
+    /// Checks that the function may group.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
         self.wrong.clone().map_or(Ok(()), Err)
     }
 
-    /// What it computes.
+    /// Returns the function as an expression.
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
 
-    /// Whether two of its results are of one group.
+    /// Returns true if two of its results are of one group.
     pub fn is_same(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
         match (a, b) {
             (None, None) => true,
@@ -77,7 +77,7 @@ pub(super) fn plan_groups(
             }
             selector => {
                 let (index, planned) = plan_function(selector, selection, table, cx, binds)?;
-                // Of several the last one counts, as in Cassandra.
+                // The last of several functions counts, as in Cassandra.
                 function = Some(planned);
                 index
             }
@@ -140,7 +140,7 @@ fn plan_function(
         selector,
         Selector::FunctionCall { .. } | Selector::Binary { .. } | Selector::Negate(..)
     );
-    // Of casts and other terms Cassandra 5.0.9 fails with a ClassCastException.
+    // Casts and other terms fail in Cassandra 5.0.9 with a ClassCastException.
     if !is_call {
         return Err(PlanError::invalid(ONLY));
     }

@@ -1,5 +1,5 @@
-//! Which masked columns a SELECT asks by: who may not see them may not tell them by asking. Which
-//! masks of its result cannot be computed.
+//! Masked columns in a SELECT's conditions: a role without UNMASK must not learn masked values by
+//! filtering on them. Masks of its result that cannot be computed.
 //!
 //! Source: `SelectStatement.authorize`, `ColumnMask.masker`.
 

@@ -91,7 +91,7 @@ pub struct SelectPlan {
     bypass_cache: bool,
     /// Static columns are selected.
     selects_statics: bool,
-    /// Columns outside the primary key whose cells are looked at; `None`: all.
+    /// Columns outside the primary key whose cells are read; `None`: all.
     looked_at: Option<Arc<[ColumnId]>>,
     /// Told from others by paging states.
     fingerprint: StatementFingerprint,
@@ -102,14 +102,14 @@ pub struct SelectPlan {
     groups: bool,
     /// Shards may make groups of the rows that they have.
     folds: bool,
-    /// A mask of the result cannot be computed; told at each execution.
+    /// Error of a mask of the result that cannot be computed; reported at each execution.
     wrong_mask: Option<PlanError>,
 }
 
 /// Plans a SELECT.
 ///
 /// # Errors
-/// What Cassandra refuses, in its words; forms that are not supported, by name.
+/// Everything Cassandra refuses, in its words; unsupported forms, by name.
 pub(crate) fn plan_select(
     select: &ast::Select,
     statement: &Statement,
@@ -130,7 +130,7 @@ fn check_per_partition_limit(select: &ast::Select, shaping: &Shaping) -> Result<
     Ok(())
 }
 
-/// Whether rows are read from the last to the first.
+/// Returns true if rows are read from the last to the first.
 fn reversed(
     table: &Table,
     ordering: &[(usize, bool)],
@@ -145,7 +145,7 @@ fn reversed(
     }
 }
 
-/// What aggregations that read much are warned of.
+/// Returns the warning for aggregations that read much.
 fn warning(shaping: &Shaping, restrictions: &Restrictions) -> Option<&'static str> {
     match (shaping, restrictions.key_is_in()) {
         (Shaping::Groups { .. }, true) => {
@@ -170,7 +170,7 @@ impl SelectPlan {
     ) -> Result<SelectPlan, PlanError> {
         refuse_ann(&select.order_by, table, cx, binds)?;
         let or_earlier = |error| earlier_error(select, statement, table, cx).unwrap_or(error);
-        // Looked at where static columns make a difference only; names that are none are found below.
+        // Needed only where static columns make a difference; unknown names are found below.
         let needs_selected = table.static_count > 0 || select.distinct;
         let selected = match needs_selected {
             true => selected_columns(&select.selection, table),
@@ -273,12 +273,12 @@ impl SelectPlan {
         self.fingerprint.digest(&self.results.table)
     }
 
-    /// What becomes of the rows.
+    /// Returns the plan for the rows that are read.
     pub fn results(&self) -> &Arc<ResultPlan> {
         &self.results
     }
 
-    /// What the WHERE clause restricts.
+    /// Returns the restrictions of the WHERE clause.
     #[cfg(test)]
     pub(crate) fn restrictions(&self) -> &Restrictions {
         &self.restrictions
@@ -289,7 +289,7 @@ impl SelectPlan {
         &self.fingerprint
     }
 
-    /// What the client is warned of at each execution.
+    /// Returns the warning that the client gets at each execution.
     pub fn warning(&self) -> Option<&'static str> {
         self.results.warning
     }
@@ -469,9 +469,9 @@ fn selects_only_statics(table: &Table, selected: &[usize]) -> bool {
             .all(|i| matches!(kind(i), Some(ColumnKind::Static | ColumnKind::PartitionKey(_))))
 }
 
-/// Columns of ORDER BY with whether they descend; a column named twice has its last direction.
-/// Nothing is indexed, so each ordering by distance is refused: for what is wrong with it first.
-/// Source: `StatementRestrictions.addOrderingRestrictions`.
+/// Columns of ORDER BY, each with a flag that is true if it descends; a column named twice has its
+/// last direction. Nothing is indexed, so each ordering by distance is refused; its own errors come
+/// first. Source: `StatementRestrictions.addOrderingRestrictions`.
 fn refuse_ann(
     order_by: &[OrderBy],
     table: &Table,
@@ -642,7 +642,8 @@ fn selects_statics(selection: &PlannedSelection) -> bool {
     outputs.chain(&selection.first_row).chain(arguments).any(|e| e.any(&mut is_static))
 }
 
-/// The columns outside the primary key that outputs, filters and groups look at; `None` where those are all.
+/// The columns outside the primary key that outputs, filters and groups read; `None` if these are
+/// all.
 fn looked_at(
     selection: &PlannedSelection,
     restrictions: &Restrictions,

@@ -72,7 +72,7 @@ impl SelectPlan {
         bound.filters = self.filters(v, bound)?;
         let mut command = self.command(v, bound)?;
         let is_empty = command.slices.0.is_empty();
-        // Bounds of the ring are not looked at then, unless static columns are selected.
+        // Bounds of the ring are ignored then, unless static columns are selected.
         if is_empty && !self.selects_statics {
             return Ok(());
         }

@@ -1,8 +1,7 @@
 //! WHERE clauses of SELECT: relations merged per column and checked with Cassandra's words.
 //!
 //! Owns: which restrictions are answered by keys and slices and which by filtering. Never: values;
-//! they come at bind ([`super::bind`]); what a planned WHERE
-//! clause is ([`super::restricted`]).
+//! they come at bind ([`super::bind`]); the planned WHERE clause ([`super::restricted`]).
 //!
 //! Source: `cql3.restrictions.StatementRestrictions` and its parts, `SingleColumnRelation`,
 //! `MultiColumnRelation`, `TokenRelation`.
@@ -27,7 +26,7 @@ pub(crate) const NEEDS_FILTERING: &str = "Cannot execute this query as it might 
     filtering and thus may have unpredictable performance. If you want to execute this query \
     despite the performance unpredictability, use ALLOW FILTERING";
 
-/// What the rest of the statement says that bears on its WHERE clause.
+/// Parts of the rest of the statement that affect its WHERE clause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WhereContext {
     pub(crate) allow_filtering: bool,
@@ -553,7 +552,7 @@ impl Planner<'_, '_, '_> {
     }
 }
 
-/// Which collections and user types may be restricted, and how.
+/// Checks the restrictions of collections and user types.
 fn check_restrictable(column: &Column, op: Operator) -> Result<(), PlanError> {
     if op == Operator::ContainsKey && !matches!(column.ty, CqlType::Map { .. }) {
         return Err(PlanError::invalid(format!(
@@ -592,7 +591,7 @@ fn check_multi_cell(column: &Column, op: &str) -> Result<(), PlanError> {
     }))
 }
 
-/// Type and receiver name of what a collection contains.
+/// Type and receiver name of a collection's elements.
 fn contained(column: &Column, op: Operator) -> (CqlType, Arc<str>) {
     let key = op == Operator::ContainsKey;
     let ty = match &column.ty {

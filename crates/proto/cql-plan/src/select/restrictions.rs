@@ -1,4 +1,4 @@
-//! A planned WHERE clause: what is restricted, to what, and how its rows are found.
+//! A planned WHERE clause: the restricted columns, their conditions, and the access to the rows.
 //!
 //! Owns: the form that binding, merging and reading share. Never: how it comes from relations
 //! ([`super::relations`]), values ([`super::bind`]).
@@ -35,7 +35,7 @@ pub(crate) struct Limit {
     pub(crate) inclusive: bool,
 }
 
-/// What is asked of some columns.
+/// Condition on some columns.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
     Eq(Row),
@@ -56,7 +56,7 @@ pub(crate) enum Condition {
 pub(crate) struct Restriction {
     /// Index of the first column in `Table::columns`.
     pub(crate) first: usize,
-    /// How many columns.
+    /// Number of columns.
     pub(crate) count: usize,
     /// Written as a tuple.
     pub(crate) multi: bool,
@@ -99,7 +99,7 @@ pub(crate) enum TokenCondition {
     Slice { start: Option<TokenLimit>, end: Option<TokenLimit> },
 }
 
-/// How the partitions are found.
+/// Access to the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAccess {
     /// All key columns have values.
@@ -111,15 +111,15 @@ pub(crate) enum KeyAccess {
 /// The WHERE clause, merged and checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Restrictions {
-    /// Of partition key columns, by position.
+    /// Restrictions of partition key columns, by position.
     pub(crate) partition: Vec<Restriction>,
     pub(crate) token: Option<TokenCondition>,
-    /// Of clustering columns, by position.
+    /// Restrictions of clustering columns, by position.
     pub(crate) clustering: Vec<Restriction>,
-    /// Of other columns.
+    /// Restrictions of other columns.
     pub(crate) other: Vec<Restriction>,
     pub(crate) access: KeyAccess,
-    /// How many of `clustering` give slices; the rest is filtered.
+    /// For each of `clustering`, true if it gives slices; the rest is filtered.
     pub(crate) clustering_sliced: Vec<bool>,
     /// The partition key restrictions are filtered.
     pub(crate) filters_partition_key: bool,
@@ -133,7 +133,7 @@ impl Restrictions {
         self.partition.iter().any(Restriction::is_in)
     }
 
-    /// How many filters are on columns outside the primary key.
+    /// Returns the number of filters on columns outside the primary key.
     pub(crate) fn filters_outside_key(&self) -> usize {
         let filters = |r: &Restriction| match &r.condition {
             Condition::Contains { values, keys, entries } => {
@@ -154,8 +154,8 @@ impl Restrictions {
             || self.clustering_sliced.iter().any(|sliced| !sliced)
     }
 
-    /// What Cassandra says of filters last: behind what is wrong in the selection, the groups and the
-    /// ordering. Source: `SelectStatement.checkNeedsFiltering`.
+    /// Check of filters that Cassandra does last: after the errors of the selection, the groups and
+    /// the ordering. Source: `SelectStatement.checkNeedsFiltering`.
     pub(super) fn check_filters(&self) -> Result<(), PlanError> {
         let filters = self.has_filters() || !self.clustering.is_empty();
         if self.access == KeyAccess::Range && filters && !self.may_filter {

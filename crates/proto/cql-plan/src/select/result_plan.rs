@@ -1,4 +1,4 @@
-//! What becomes of the rows that a SELECT reads: selection, groups, order.
+//! Processing of the rows that a SELECT reads: selection, groups, order.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::group::GroupFunction;
 use super::selection::PlannedSelection;
 use crate::column_source::Source;
 
-/// How rows become results.
+/// Conversion of rows to results.
 #[derive(Clone, Debug)]
 pub enum Shaping {
     /// Columns as they are. `streams`: regular columns ascend by id in the selection, so that one
     /// pass over the row writes them. `clustering`: some clustering column is selected.
     Plain {
-        /// Where the columns of the result come from.
+        /// Sources of the columns of the result.
         sources: Vec<Source>,
         /// See above.
         streams: bool,
@@ -40,7 +40,8 @@ pub struct SortColumn {
     pub position: usize,
 }
 
-/// What becomes of the rows that a SELECT reads. Shards share it, so it holds nothing of one of them.
+/// Processing of the rows that a SELECT reads. All shards share it, so it has no state of a single
+/// shard.
 #[derive(Clone, Debug)]
 pub struct ResultPlan {
     /// The table read.
@@ -49,7 +50,7 @@ pub struct ResultPlan {
     pub comparator: ClusteringComparator,
     /// The selection.
     pub selection: PlannedSelection,
-    /// How rows become results.
+    /// Conversion of rows to results.
     pub shaping: Shaping,
     /// JSON keys of the outputs, when the result is one JSON text.
     pub json: Option<Vec<String>>,
@@ -61,18 +62,19 @@ pub struct ResultPlan {
     pub sort: Vec<SortColumn>,
     /// A partition without rows is shown for its static row.
     pub static_alone: bool,
-    /// The static row is looked at.
+    /// The static row is read.
     pub uses_statics: bool,
-    /// Of a partition there is the static row only, whatever else is stored: a static compact table.
+    /// True for a static compact table: only the static row of a partition counts, whatever else is
+    /// stored.
     pub only_static_rows: bool,
     /// Said at execution about aggregates without a partition key.
     pub warning: Option<&'static str>,
-    /// What GROUP BY makes of the last clustering column of the groups' prefix.
+    /// The function that GROUP BY applies to the last clustering column of the groups' prefix.
     pub group_function: Option<Box<GroupFunction>>,
 }
 
 impl ResultPlan {
-    /// Whether shards may make the groups: what they compute does not depend on who computes it.
+    /// Returns true if shards may compute the groups: their results do not depend on the shard.
     pub(crate) fn can_be_folded(&self) -> bool {
         let Shaping::Groups { prefix } = self.shaping else { return false };
         let aggregates = &self.selection.aggregates;
@@ -85,7 +87,8 @@ impl ResultPlan {
             Expr::Masked(_, masker) => !masker.is_native(),
             _ => false,
         };
-        // Of a static compact table rows are passed over, so that pages would end inside partitions of one result.
+        // Rows of a static compact table are skipped, so pages would end inside partitions of one
+        // result.
         self.sort.is_empty()
             && !self.only_static_rows
             && aggregates.iter().all(|a| match prefix {

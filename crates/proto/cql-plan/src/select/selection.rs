@@ -33,7 +33,7 @@ pub(crate) use columns::selected_columns;
 pub(super) use columns::selectors_columns;
 pub(super) use grouping::plan_group_selector;
 
-/// What an aggregate computes.
+/// Function of an aggregate.
 #[derive(Clone, Debug)]
 pub enum AggregateFunction {
     /// A native one, before the first row.
@@ -48,8 +48,8 @@ impl AggregateFunction {
         matches!(self, AggregateFunction::Native(_))
     }
 
-    /// Whether parts of it over some of the rows each can be merged: see [`Aggregate::can_be_merged`]. Of users'
-    /// aggregates that is unknown.
+    /// Returns true if partial results over disjoint rows can be merged: see
+    /// [`Aggregate::can_be_merged`]. Users' aggregates count as not mergeable.
     pub fn can_be_merged(&self) -> bool {
         match self {
             AggregateFunction::Native(aggregate) => aggregate.can_be_merged(),
@@ -83,7 +83,7 @@ pub struct Output {
     pub name: Arc<str>,
     /// Type of its values.
     pub ty: CqlType,
-    /// What it computes.
+    /// The expression.
     pub expr: Expr,
 }
 
@@ -98,14 +98,15 @@ pub struct PlannedSelection {
     pub first_row: Vec<Expr>,
     /// Terms that are bound once per execution.
     pub terms: Vec<PlannedTerm>,
-    /// Those of them that are keys of elements, with what the element is of: they must have values.
+    /// Those of them that are keys of elements, with the name of the collection: they must have
+    /// values.
     pub element_keys: Vec<(usize, String)>,
-    /// Those of them that are ends of slices, with what the slice is of: they are not null.
+    /// Those of them that are ends of slices, with the name of the collection: they are not null.
     pub slice_keys: Vec<(usize, String)>,
     /// Those of them that are arguments of functions, with the function's name: they must be set.
     pub call_terms: Vec<(usize, Arc<str>)>,
-    /// Calls of constants, and those that look at their constants: what is wrong with them is told
-    /// whether or not there are rows.
+    /// Calls of constants, and calls that check their constants. Their errors are reported even if
+    /// no rows exist.
     pub constant_calls: Vec<ConstantCall>,
     /// Rows are grouped, or some output has an aggregate.
     pub is_aggregate: bool,

@@ -78,7 +78,7 @@ fn root_of(selector: &Selector) -> (Option<&Selector>, usize) {
     }
 }
 
-/// Which cells of the column an expression over it is about, and whether these may be many.
+/// Returns the cells of the column that an expression over it reads, and true if these may be many.
 fn cells_of(expr: &Expr, column: &Column, depth: usize) -> Result<(Cells, bool), PlanError> {
     if !column.is_complex() || depth == 0 {
         return Ok((Cells::All, column.is_complex()));

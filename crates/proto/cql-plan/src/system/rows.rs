@@ -55,7 +55,7 @@ pub struct EncodedMutation {
     pub bytes: Vec<u8>,
 }
 
-/// What `system.local` says of this node.
+/// This node's row of `system.local`.
 #[derive(Clone, Debug)]
 pub struct LocalRow<'a> {
     /// `host_id`.
@@ -240,7 +240,7 @@ fn pairs(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// `flags` of a table: `compound` for every CQL table, `counter` beside it; those of compact tables
-/// say their form.
+/// name their form.
 fn flags(table: &Table) -> impl Iterator<Item = &'static str> + use<> {
     let form = table.compact_form();
     let compound = matches!(form, None | Some(CompactForm::DenseCompound));
@@ -450,7 +450,7 @@ fn aggregate_rows(
     Ok(rows)
 }
 
-/// Lists of types have an order of their own.
+/// Sorts rows by clustering; lists of types have their own order.
 fn in_clustering_order(table: &Table, rows: &mut [VirtualRow]) {
     let order = data::ClusteringComparator::for_table(table);
     rows.sort_by(|a, b| order.compare(&a.clustering, &b.clustering));

@@ -47,7 +47,7 @@ impl PlannedTerm {
         }
     }
 
-    /// A bind marker, told what it is bound to.
+    /// Plans a bind marker and gives it the receiver's type.
     pub(crate) fn marker(
         marker: &BindMarker,
         receiver: &Receiver<'_>,
@@ -64,7 +64,7 @@ impl PlannedTerm {
             })
     }
 
-    /// Whether a bind marker stands somewhere in it.
+    /// Returns true if a bind marker occurs in the term.
     pub fn has_bind(&self) -> bool {
         matches!(self, PlannedTerm::Bind { .. }) || !self.parts(&mut |t| !t.has_bind())
     }
@@ -245,8 +245,8 @@ fn bind_value<'v>(value: &BoundValue<'v>, ty: &CqlType) -> Result<Bound<'v>, Pla
     }
 }
 
-/// Whether a set or map is in it that clients may have sent in another order. Those inside tuples and
-/// user types stay as they are, as in Cassandra.
+/// Returns true if the type contains a set or map, which clients may send in another order. Those
+/// inside tuples and user types stay as they are, as in Cassandra.
 fn has_order(ty: &CqlType) -> bool {
     match ty {
         CqlType::Set { .. } | CqlType::Map { .. } => true,
@@ -295,7 +295,7 @@ pub(crate) fn sorted<'v>(bytes: &'v [u8], ty: &CqlType) -> Result<Cow<'v, [u8]>,
         CqlType::List { element, .. } if has_order(element) => {
             let mut elements = Vec::new();
             for item in Elements::new(bytes, CollectionKind::List).map_err(invalid_value)? {
-                // A null, which IN may have, is told by whoever takes the list apart.
+                // The code that splits the list reports a null, which IN may have.
                 let Some(item) = item.map_err(invalid_value)? else {
                     return Ok(Cow::Borrowed(bytes));
                 };

@@ -31,7 +31,7 @@ pub struct Binds {
 struct BindSlot {
     /// `:name`.
     name: Option<Arc<str>>,
-    /// The receiver's own name, which tells partition-key columns even behind `:name`.
+    /// The receiver's own name, which identifies partition-key columns even for `:name`.
     target: Option<Arc<str>>,
     spec: Option<BindSpec>,
 }
@@ -47,8 +47,9 @@ impl Binds {
         Binds { markers: markers.iter().map(slot).collect(), calls: Vec::new() }
     }
 
-    /// Notes a call whose function gives another result each time; the slot of its result, which is behind the
-    /// values of all markers. `None` when there are too many: then it is evaluated wherever it is needed.
+    /// Notes a call whose function gives another result each time. Returns the slot of its result,
+    /// after the values of all markers. `None` when there are too many: then it is evaluated
+    /// wherever it is needed.
     pub(crate) fn add_call(&mut self, call: &PlannedCall) -> Option<u16> {
         let slot = u16::try_from(self.markers.len().saturating_add(self.calls.len())).ok()?;
         self.calls.push(PlannedCall { slot: None, ..call.clone() });
@@ -65,7 +66,7 @@ impl Binds {
         self.markers.len()
     }
 
-    /// Says what a marker is bound to. A marker stands at one place of the statement, so this is
+    /// Sets the receiver of a marker. A marker occurs at one position of the statement, so this is
     /// called once per index; an index out of range is ignored.
     pub fn set(&mut self, index: usize, receiver: &Receiver<'_>) {
         let Some(slot) = self.markers.get_mut(index) else { return };

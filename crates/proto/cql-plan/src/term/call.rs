@@ -19,7 +19,7 @@ use crate::error::PlanError;
 use crate::functions::{self, Argument, NativeFunction};
 use crate::raw_type;
 
-/// What a call calls.
+/// Target of a call.
 pub(super) enum Callee<'t> {
     Named(&'t FunctionName),
     Negate,
@@ -254,8 +254,8 @@ pub(super) fn plan_call(
     fold(PlannedTerm::Call(Box::new(call)), cx)
 }
 
-/// What a call of an aggregate within a term is told: of `count` what is wrong with its arguments
-/// first, for it is one function (of a blob, which any value is).
+/// Error for a call of an aggregate within a term. `count` is one function (of a blob, which
+/// accepts any value), so its invalid arguments are reported first.
 #[cold]
 fn aggregate_in_term(
     name: &FunctionName,

@@ -1,9 +1,9 @@
 //! Terms: literals, bind markers, collections, function calls and arithmetic as typed values.
 //!
-//! [`plan_term`] types a term by its receiver and folds what is constant; [`PlannedTerm::bind`]
-//! gives the bytes, validated against the receiver's type. Source of every rule and text:
-//! Cassandra 5.0's `cql3.Constants`, `Lists`, `Sets`, `Maps`, `Tuples`, `UserTypes`, `Vectors`,
-//! `TypeCast`, `functions.FunctionCall`.
+//! [`plan_term`] types a term by its receiver and folds constants; [`PlannedTerm::bind`] gives the
+//! bytes, validated against the receiver's type. Source of every rule and text: Cassandra 5.0's
+//! `cql3.Constants`, `Lists`, `Sets`, `Maps`, `Tuples`, `UserTypes`, `Vectors`, `TypeCast`,
+//! `functions.FunctionCall`.
 
 mod bind;
 mod binds;
@@ -32,7 +32,7 @@ use bind::fold;
 pub(crate) use call::resolve_behind;
 use call::{Callee, call_parts, plan_call, resolve_call};
 
-/// What a term must become; names the bind marker and stands in error texts.
+/// Target of a term: its type and name. The name is used for the bind marker and in error texts.
 #[derive(Clone, Debug)]
 pub struct Receiver<'a> {
     /// Keyspace, in which functions and user types of the term are looked up, too.
@@ -86,20 +86,20 @@ impl<'a> Receiver<'a> {
         self.derive(format!("idx({})", column.name), CqlType::Int)
     }
 
-    /// The list that stands behind `IN ?`.
+    /// The list after `IN`, as a marker.
     pub fn in_list(&self) -> Receiver<'a> {
         self.derive(format!("in({})", self.name), CqlType::list(self.ty.clone(), true))
     }
 }
 
-/// A typed term. What is constant is folded to its bytes.
+/// A typed term. Constants are folded to their bytes.
 #[derive(Clone, Debug)]
 pub enum PlannedTerm {
     /// A value.
     Constant(Arc<[u8]>),
     /// Null.
     Null,
-    /// What INSERT JSON DEFAULT UNSET leaves out.
+    /// A column that INSERT JSON DEFAULT UNSET leaves out.
     Unset,
     /// A marker.
     Bind {
@@ -136,12 +136,12 @@ pub struct PlannedCall {
     pub slot: Option<u16>,
 }
 
-/// Turns a value error into what the client sees.
+/// Converts a value error to the client's error.
 pub(crate) fn invalid_value(error: TypeError) -> PlanError {
     PlanError::from(error)
 }
 
-/// Types a term by its receiver and tells its bind markers what they are bound to.
+/// Types a term by its receiver, and sets the receivers of its bind markers.
 ///
 /// # Errors
 /// The term cannot be assigned to the receiver; an unknown function or type; all with Cassandra's
@@ -371,7 +371,7 @@ fn kind_name(kind: &LiteralKind) -> &'static str {
     }
 }
 
-/// The type a literal has when nothing else says (`getPreferedTypeFor`).
+/// The type a literal has without any hint (`getPreferedTypeFor`).
 pub fn literal_type(literal: &Literal) -> CqlType {
     match &literal.kind {
         LiteralKind::String(text) if text.is_ascii() => CqlType::Ascii,
@@ -397,12 +397,13 @@ pub fn literal_type(literal: &Literal) -> CqlType {
         LiteralKind::Duration(_) => CqlType::Duration,
         LiteralKind::Uuid(uuid) if uuid.get_version_num() == 1 => CqlType::Timeuuid,
         LiteralKind::Uuid(_) => CqlType::Uuid,
-        // Cassandra says tinyint here, which lets a hex constant into a tinyint column unchecked.
+        // Cassandra returns tinyint here, which lets a hex constant into a tinyint column
+        // unchecked.
         LiteralKind::Hex(_) => CqlType::Blob,
     }
 }
 
-/// How a literal fits a type.
+/// Tests if a literal fits a type.
 pub fn test_literal(literal: &Literal, ty: &CqlType) -> Assignment {
     use CqlType as T;
     match ty {

@@ -1,4 +1,4 @@
-//! Plans and what they are bound to, as text.
+//! Plans and bound plans, as text.
 
 use std::fmt::Write as _;
 
@@ -126,7 +126,7 @@ fn condition(restriction: &Restriction, table: &Table) -> String {
     format!("{names} {what}")
 }
 
-/// What is read, what is filtered, and how far.
+/// Describes the reads, the filters and the limits.
 pub(super) fn bound(select: &SelectPlan, bound: &BoundSelect) -> String {
     let table = &**select.table();
     let mut out = String::new();

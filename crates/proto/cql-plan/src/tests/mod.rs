@@ -1,4 +1,4 @@
-//! Plans as text files: a schema and statements in, what is planned and bound out (`testdata/plans`).
+//! Plans as text files: a schema and statements in, plans and bound plans out (`testdata/plans`).
 //!
 //! Directives: `schema` (statements that make the tables), `plan` (a statement). A line of a statement's input that
 //! begins with `values:` has the values of its markers, separated by `|`: a literal, `null`, `unset`, `0x` with bytes,
@@ -46,7 +46,7 @@ fn statements_are_planned_as_recorded() {
     assert!(cases >= 300, "{cases} cases");
 }
 
-/// What a statement is planned and bound to.
+/// Plans and binds a statement and returns the result as text.
 fn planned(schema: &Arc<Schema>, input: &str) -> String {
     let (mut text, mut values, mut page) = (String::new(), None, None);
     for line in input.lines() {
@@ -83,7 +83,7 @@ fn planned(schema: &Arc<Schema>, input: &str) -> String {
     out + &bound(schema, &plan, &values, page)
 }
 
-/// What a plan is bound to.
+/// Binds a plan and returns the result as text.
 fn bound(schema: &Schema, plan: &Plan, values: &[Value], page: Option<u32>) -> String {
     let values: Vec<BoundValue<'_>> = values.iter().map(Value::bound).collect();
     let uuids = UuidSource::new(1);

@@ -2,7 +2,7 @@
 
 use super::{FunctionName, Ident, Literal, QualifiedName, RawType};
 
-/// What may be granted. Source: Cassandra 5.0's `Permission`.
+/// A permission that can be granted. Source: Cassandra 5.0's `Permission`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "named after the keyword")]
 pub enum Permission {
@@ -45,7 +45,7 @@ pub enum Permissions {
     List(Vec<Permission>),
 }
 
-/// What a permission is about.
+/// Resource of a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// `ALL KEYSPACES`.
@@ -77,22 +77,22 @@ pub enum Resource {
 /// `GRANT … ON … TO …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantPermissions {
-    /// What is granted.
+    /// The granted permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
-    /// To whom.
+    /// The role that receives them.
     pub role: Ident,
 }
 
 /// `REVOKE … ON … FROM …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevokePermissions {
-    /// What is taken.
+    /// The revoked permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
-    /// From whom.
+    /// The role that loses them.
     pub role: Ident,
 }
 
@@ -101,7 +101,7 @@ pub struct RevokePermissions {
 pub struct GrantRole {
     /// The role given.
     pub role: Ident,
-    /// Who gets it.
+    /// The role that receives it.
     pub grantee: Ident,
 }
 
@@ -110,14 +110,14 @@ pub struct GrantRole {
 pub struct RevokeRole {
     /// The role taken.
     pub role: Ident,
-    /// Who loses it.
+    /// The role that loses it.
     pub revokee: Ident,
 }
 
 /// `LIST … PERMISSIONS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPermissions {
-    /// Which ones.
+    /// The permissions.
     pub permissions: Permissions,
     /// `ON`.
     pub resource: Option<Resource>,

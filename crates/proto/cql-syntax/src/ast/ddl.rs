@@ -11,7 +11,7 @@ pub struct Property {
     pub name: Ident,
     /// The value.
     pub value: PropertyValue,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -114,7 +114,7 @@ pub struct ColumnDefinition {
     pub is_static: bool,
     /// `MASKED WITH`.
     pub mask: Option<Mask>,
-    /// `PRIMARY KEY` behind the column; never in ALTER TABLE.
+    /// `PRIMARY KEY` after the column; never in ALTER TABLE.
     pub primary_key: bool,
 }
 
@@ -125,7 +125,7 @@ pub enum Mask {
     Default,
     /// `function(terms)`.
     Function {
-        /// Which function.
+        /// The function.
         name: FunctionName,
         /// Its arguments after the column.
         args: Vec<Term>,
@@ -144,11 +144,11 @@ pub struct PrimaryKey {
 /// `ALTER TABLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterTable {
-    /// `IF EXISTS` behind TABLE.
+    /// `IF EXISTS` after TABLE.
     pub if_exists: bool,
     /// The table.
     pub table: QualifiedName,
-    /// What changes.
+    /// The change.
     pub change: AlterTableChange,
 }
 
@@ -227,7 +227,7 @@ pub struct AlterType {
     pub if_exists: bool,
     /// The type.
     pub name: QualifiedName,
-    /// What changes.
+    /// The change.
     pub change: AlterTypeChange,
 }
 
@@ -287,16 +287,16 @@ pub struct CreateIndex {
     pub properties: Vec<Property>,
 }
 
-/// What an index covers.
+/// Target of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexTarget {
-    /// Which part of the column.
+    /// Part of the column.
     pub kind: IndexTargetKind,
     /// The column.
     pub column: Ident,
 }
 
-/// Which part of a column an index covers.
+/// Part of a column that an index covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the keyword")]
 pub enum IndexTargetKind {
@@ -324,11 +324,11 @@ pub struct CreateView {
     pub if_not_exists: bool,
     /// The view.
     pub view: QualifiedName,
-    /// What it selects.
+    /// The selection.
     pub selection: Selection,
     /// The table it follows.
     pub base: QualifiedName,
-    /// `WHERE`; empty when there is none.
+    /// `WHERE`; empty without one.
     pub relations: Vec<Relation>,
     /// `PRIMARY KEY`.
     pub primary_key: PrimaryKey,
@@ -447,13 +447,13 @@ pub struct DropAggregate {
 /// `DESCRIBE …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Describe {
-    /// What is described.
+    /// The target.
     pub target: DescribeTarget,
     /// `WITH INTERNALS`.
     pub with_internals: bool,
 }
 
-/// What DESCRIBE shows.
+/// Target of DESCRIBE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescribeTarget {
     /// `CLUSTER`.

@@ -19,7 +19,7 @@ pub struct Using {
 pub struct Insert {
     /// The table.
     pub table: QualifiedName,
-    /// What is inserted.
+    /// The values to insert.
     pub values: InsertValues,
     /// `IF NOT EXISTS`.
     pub if_not_exists: bool,
@@ -75,13 +75,13 @@ pub struct Update {
 pub struct Assignment {
     /// The column.
     pub column: Ident,
-    /// What happens to it.
+    /// The operation on the column.
     pub operation: Operation,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
-/// What an assignment does.
+/// Operation of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// `c = term`.
@@ -124,15 +124,15 @@ pub enum Conditions {
 pub struct Condition {
     /// The column.
     pub column: Ident,
-    /// What of the column is compared.
+    /// Part of the column that is compared.
     pub target: ConditionTarget,
-    /// How.
+    /// The comparison.
     pub comparison: Comparison,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
-/// What of a column a condition compares.
+/// Part of a column that a condition compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionTarget {
     /// The whole value.
@@ -155,7 +155,7 @@ pub enum Comparison {
 /// `DELETE …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
-    /// What is deleted; empty for whole rows.
+    /// Columns and elements to delete; empty for whole rows.
     pub targets: Vec<DeleteTarget>,
     /// The table.
     pub table: QualifiedName,
@@ -167,7 +167,7 @@ pub struct Delete {
     pub conditions: Conditions,
 }
 
-/// What DELETE removes.
+/// Target of a DELETE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeleteTarget {
     /// `c`.
@@ -181,7 +181,7 @@ pub enum DeleteTarget {
 /// `BEGIN … BATCH … APPLY BATCH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Which kind.
+    /// Kind of the batch.
     pub kind: BatchKind,
     /// `USING`.
     pub using: Using,

@@ -1,7 +1,7 @@
 //! The syntax tree of one CQL statement, as written: names are case-folded, nothing is resolved.
 //!
-//! Owns the shapes only. Never knows a schema: whether `a` is a column or `{}` a set or a map is
-//! decided by the planner.
+//! Owns the shapes only. Never knows a schema: the planner decides if `a` is a column, and if `{}`
+//! is a set or a map.
 //!
 //! Two conventions hold for every type here:
 //! - [`Span`] never takes part in equality, so two trees are equal when they mean the same.
@@ -55,9 +55,9 @@ impl Eq for Span {}
 pub struct Ident {
     /// The name itself, without quotes.
     pub text: String,
-    /// Whether it was written in double quotes.
+    /// True if it was written in double quotes.
     pub quoted: bool,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -100,19 +100,19 @@ pub struct QualifiedName {
     pub keyspace: Option<Ident>,
     /// The name in the keyspace.
     pub name: Ident,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
 /// One parsed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// What it is.
+    /// Kind and contents of the statement.
     pub kind: StatementKind,
     /// The bind markers in order of appearance; `None` for `?`, the name for `:name`. A name may
     /// occur more than once. [`BindMarker::index`] points in here.
     pub bind_markers: Vec<Option<String>>,
-    /// What it was read from. Not part of equality.
+    /// The text that was parsed. Not part of equality.
     pub text: SourceText,
 }
 

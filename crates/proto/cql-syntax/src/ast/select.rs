@@ -1,4 +1,4 @@
-//! SELECT and what it shares: selectors, relations, orderings.
+//! SELECT and the parts that it shares: selectors, relations, orderings.
 
 use super::{
     ArithmeticOp, BindMarker, FunctionName, Ident, Literal, NativeType, QualifiedName, RawType,
@@ -12,11 +12,11 @@ pub struct Select {
     pub json: bool,
     /// `SELECT DISTINCT`.
     pub distinct: bool,
-    /// What is selected.
+    /// The selection.
     pub selection: Selection,
     /// The table or view read.
     pub table: QualifiedName,
-    /// `WHERE`, all joined by AND; empty when there is none.
+    /// `WHERE`, all joined by AND; empty without one.
     pub relations: Vec<Relation>,
     /// `GROUP BY`.
     pub group_by: Vec<Selector>,
@@ -46,11 +46,11 @@ pub enum Selection {
 /// One selected expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectItem {
-    /// What is selected.
+    /// The selector.
     pub selector: Selector,
     /// `AS alias`.
     pub alias: Option<Ident>,
-    /// Where the selector stands, without the alias.
+    /// Position of the selector in the text, without the alias.
     pub span: Span,
 }
 
@@ -69,29 +69,29 @@ pub enum Selector {
     CountRows(Span),
     /// `WRITETIME(x)`, `MAXWRITETIME(x)`, `TTL(x)`.
     Metadata {
-        /// Which of them.
+        /// Kind of metadata.
         kind: MetadataKind,
         /// A column, or fields and elements of one.
         target: Box<Selector>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `CAST(x AS type)`.
     Cast {
-        /// What is converted.
+        /// The value to convert.
         selector: Box<Selector>,
         /// The type it is converted to.
         ty: NativeType,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `name(args)`.
     FunctionCall {
-        /// Which function.
+        /// The function.
         name: FunctionName,
         /// The arguments.
         args: Vec<Selector>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `x.field`.
@@ -121,9 +121,9 @@ pub enum Selector {
     TypeHint {
         /// The type in parentheses.
         ty: RawType,
-        /// What it is said of.
+        /// The value that the hint applies to.
         selector: Box<Selector>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `(a)` or `(a, b)`: parentheses when there is one and no tuple is expected, else a tuple.
@@ -147,7 +147,7 @@ pub enum Selector {
     },
 }
 
-/// What of a cell is asked for.
+/// Metadata of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataKind {
     /// `WRITETIME`.
@@ -174,7 +174,7 @@ impl MetadataKind {
 pub struct Relation {
     /// The relation.
     pub kind: RelationKind,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -260,7 +260,7 @@ pub enum RelationKind {
     Index {
         /// The index.
         index: Ident,
-        /// What the index makes of it.
+        /// The value that the index interprets.
         value: Term,
     },
 }
@@ -330,7 +330,7 @@ pub enum Order {
 pub struct PruneView {
     /// The view.
     pub view: QualifiedName,
-    /// Which rows; empty for all.
+    /// Restrictions of the rows; empty for all.
     pub relations: Vec<Relation>,
     /// `USING TIMEOUT`: a duration literal or a bind marker.
     pub timeout: Option<Term>,

@@ -26,29 +26,29 @@ pub enum Term {
     Tuple(Vec<Term>, Span),
     /// `name(args)`.
     FunctionCall {
-        /// Which function.
+        /// The function.
         name: FunctionName,
         /// The arguments.
         args: Vec<Term>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
-    /// `(type) term`: tells the type of a literal or marker, converts nothing.
+    /// `(type) term`: sets the type of a literal or marker, converts nothing.
     TypeHint {
         /// The type in parentheses.
         ty: RawType,
-        /// What it is said of.
+        /// The term that the hint applies to.
         term: Box<Term>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `CAST(term AS type)`: converts.
     Cast {
-        /// What is converted.
+        /// The term to convert.
         term: Box<Term>,
         /// The type it is converted to.
         ty: NativeType,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `- term`. `-1` is a literal, not this.
@@ -61,13 +61,13 @@ pub enum Term {
         left: Box<Term>,
         /// Right operand.
         right: Box<Term>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
 }
 
 impl Term {
-    /// Where the term stands.
+    /// Position of the term in the text.
     pub fn span(&self) -> Span {
         match self {
             Term::Literal(literal) => literal.span,
@@ -94,7 +94,7 @@ pub struct Literal {
     pub kind: LiteralKind,
     /// The letters that it was written with, where its kind does not keep them.
     pub written: Option<Box<str>>,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -147,7 +147,7 @@ pub struct BindMarker {
     pub index: usize,
     /// The name of `:name`, case-folded unless quoted.
     pub name: Option<String>,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 

@@ -63,8 +63,8 @@ impl Parser<'_> {
         Ok(StatementKind::ListPermissions(list))
     }
 
-    /// Whether permissions come, not a role that is called like one of them; `after_role` is what
-    /// follows a role.
+    /// Returns true if permissions follow, not a role with the name of a permission; `after_role`
+    /// is the token that follows a role.
     fn is_permissions(&mut self, after_role: Tok) -> bool {
         let kind = self.kind();
         let permission = kind == Tok::All || permission_of(kind).is_some();
@@ -182,7 +182,7 @@ impl Parser<'_> {
         }
         loop {
             let option = self.role_option()?;
-            // Access clauses add up; of the others each may be said once.
+            // Access clauses add up; each of the others may occur once.
             let name = option_name(&option);
             if name.is_some() && options.iter().any(|o| option_name(o) == name) {
                 let name = name.unwrap_or("");

@@ -137,7 +137,7 @@ impl Parser<'_> {
         let mut primary_keys = Vec::new();
         self.expect(Tok::ParenOpen)?;
         self.table_column(&mut columns, &mut primary_keys)?;
-        // Nothing may stand between two commas, but only behind the first column.
+        // An empty item between two commas is allowed, but only after the first column.
         while self.eat(Tok::Comma) {
             if !matches!(self.kind(), Tok::Comma | Tok::ParenClose) {
                 self.table_column(&mut columns, &mut primary_keys)?;

@@ -78,7 +78,7 @@ impl Parser<'_> {
                 _ if with_ttl => return Err(self.no_viable()),
                 _ => return Err(self.mismatched(Tok::Timestamp.name())),
             }
-            // Of a DELETE Cassandra knows one attribute alone.
+            // In a DELETE Cassandra accepts only one attribute.
             if !with_ttl && self.kind() == Tok::And && !self.is_attribute_at(1) {
                 return Ok(using);
             }
@@ -155,7 +155,7 @@ impl Parser<'_> {
         Ok(Assignment { column, operation, span: self.span_from(start) })
     }
 
-    /// What stands behind `column =`.
+    /// Parses the right side of `column =`.
     fn plain_assignment(&mut self, column: &Ident) -> Result<Operation> {
         if self.is_column_at(0) {
             match self.kind_at(1) {
@@ -184,7 +184,7 @@ impl Parser<'_> {
         }
         let other = self.column()?;
         if !matches!(self.kind(), Tok::Comma | Tok::Where) {
-            // Cassandra looks so far ahead to tell a column from a term.
+            // Cassandra looks ahead this far to distinguish a column from a term.
             return Err(self.no_viable());
         }
         if other != *column {
@@ -265,8 +265,8 @@ impl Parser<'_> {
     }
 }
 
-/// Whether assignments of one column may stand side by side: elements, additions and different
-/// fields may; the whole value goes with nothing.
+/// Returns true if assignments of one column may be combined: elements, additions and different
+/// fields may; the whole value combines with nothing.
 fn compatible(group: &[&Assignment]) -> bool {
     let mut fields = Vec::new();
     for assignment in group {

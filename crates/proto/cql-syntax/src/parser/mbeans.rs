@@ -5,7 +5,7 @@
 use super::{Parser, Result};
 
 impl Parser<'_> {
-    /// The name behind MBEAN, or behind MBEANS, which must be a pattern.
+    /// The name after MBEAN, or after MBEANS, which must be a pattern.
     pub(super) fn mbean_name(&mut self, plural: bool) -> Result<String> {
         let name = self.string()?;
         let wrong = match is_pattern(&name) {
@@ -25,7 +25,7 @@ fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Whether `domain:key=value,…` stands for several names; `None`: it is no name.
+/// Returns true if `domain:key=value,…` stands for several names; `None`: it is no name.
 fn is_pattern(name: &str) -> Option<bool> {
     let (domain, mut rest) = name.split_once(':')?;
     if name.contains('\n') || rest.is_empty() {
@@ -60,7 +60,7 @@ fn is_pattern(name: &str) -> Option<bool> {
     }
 }
 
-/// Whether the value at the begin has wildcards, and what follows it.
+/// Returns true if the first value has wildcards, and the text after the value.
 fn value_of(text: &str) -> Option<(bool, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find(',').unwrap_or(text.len());

@@ -3,10 +3,10 @@
 //! Owns the grammar, the numbering of bind markers and the refusals that Cassandra's grammar makes
 //! while it reads. Never resolves a name.
 //!
-//! INV-parser-1: recursion is bounded by [`NESTING_MAX`], in the parser and in the tree it makes.
-//! INV-parser-2: no token is read again after it was taken, but those of a selection: three times at most behind
-//! JSON and DISTINCT, and once for each type hint around them that does not fit, up to a limit. So time is
-//! linear. Lookahead is bounded by a constant.
+//! INV-parser-1: recursion is bounded by [`NESTING_MAX`], in the parser and in the tree it builds. INV-parser-2:
+//! no token is read again after it was taken, except those of a selection: three times at most after JSON and
+//! DISTINCT, and once for each type hint around them that does not fit, up to a limit. So time is linear.
+//! Lookahead is bounded by a constant.
 //!
 //! Source: Cassandra 5.0, `Parser.g`. Beyond it: BETWEEN, `USING TIMEOUT`, `BYPASS CACHE`,
 //! `PRUNE MATERIALIZED VIEW`.
@@ -78,11 +78,12 @@ pub(crate) struct Parser<'t> {
     lex_error: Option<LexError>,
     /// The last error stands: for the depth of a term, or a place that was decided.
     is_final: bool,
-    /// Index of a bracket of which that was decided: it is no part of what stands before it.
+    /// Index of a misplaced bracket: it was decided that it does not continue the selector before
+    /// it.
     misplaced: Option<usize>,
     /// Index of the current token; never past the last one.
     at: usize,
-    /// Farthest token looked at; the snippet of an error message ends there.
+    /// Farthest token that was read; the snippet of an error message ends there.
     reached: usize,
     /// Current nesting of terms, selectors, types and parentheses.
     nesting: usize,
@@ -204,12 +205,12 @@ impl<'t> Parser<'t> {
         Err(self.mismatched(kind.name()))
     }
 
-    /// Where the cursor is, for [`Parser::go_back`].
+    /// Returns the position of the cursor, for [`Parser::go_back`].
     fn place(&self) -> Place {
         Place { at: self.at, bind_markers: self.bind_markers.len(), operators: self.operators }
     }
 
-    /// Forgets what was read since.
+    /// Rewinds to a position.
     fn go_back(&mut self, place: &Place) {
         (self.at, self.operators) = (place.at, place.operators);
         self.bind_markers.truncate(place.bind_markers);
@@ -224,7 +225,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Whether the current token is this plain word, which is no keyword of the grammar.
+    /// Returns true if the current token is this plain word, which is no keyword of the grammar.
     fn is_word(&self, word: &str) -> bool {
         self.is_word_at(0, word)
     }
@@ -361,7 +362,7 @@ impl<'t> Parser<'t> {
         SyntaxError::plain(message, self.start())
     }
 
-    /// What Cassandra says when a number of the grammar does not fit its Java type.
+    /// Returns Cassandra's error for a number of the grammar that does not fit its Java type.
     fn number_error(&self, number: &str) -> SyntaxError {
         self.number_failure(&format!("For input string: \"{number}\""))
     }

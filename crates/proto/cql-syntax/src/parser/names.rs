@@ -31,8 +31,8 @@ impl Parser<'_> {
         Ok(self.ident_of(token))
     }
 
-    /// Whether the token can be a column's name. The empty name is the value column of old dense
-    /// tables.
+    /// Returns true if the token can be a column's name. The empty name is the value column of old
+    /// dense tables.
     pub(super) fn is_column_at(&mut self, ahead: usize) -> bool {
         let kind = self.kind_at(ahead);
         kind == Tok::EmptyQuotedName || kind.is_name()
@@ -70,8 +70,8 @@ impl Parser<'_> {
         self.qualified_name("table")
     }
 
-    /// Whether a token may stand behind a table's name in any statement: Cassandra's parser looks at it before it
-    /// says that a `?` can be none.
+    /// Returns true if a token may follow a table's name in any statement. Cassandra's parser
+    /// checks it before it reports that a `?` cannot be a table.
     fn ends_table_at(&mut self, ahead: usize) -> bool {
         matches!(
             self.kind_at(ahead),
@@ -118,7 +118,7 @@ impl Parser<'_> {
         named && self.kind_at(1) == Tok::Dot
     }
 
-    /// Whether a function's name with its opening parenthesis comes `ahead` tokens on.
+    /// Returns true if a function's name with its opening parenthesis starts `ahead` tokens on.
     pub(super) fn is_function_at(&mut self, ahead: usize) -> bool {
         let first = self.kind_at(ahead);
         if first.is_function_name() && self.kind_at(ahead + 1) == Tok::ParenOpen {
@@ -127,7 +127,7 @@ impl Parser<'_> {
         first.is_name() && self.is_function_behind_keyspace(ahead)
     }
 
-    /// The same behind a keyspace, which may be any token here.
+    /// The same after a keyspace, which may be any token here.
     pub(super) fn is_function_behind_keyspace(&mut self, ahead: usize) -> bool {
         self.kind_at(ahead + 1) == Tok::Dot
             && self.kind_at(ahead + 2).is_function_name()

@@ -182,7 +182,7 @@ impl Parser<'_> {
         if !self.eat(Tok::If) {
             return Ok(Conditions::None);
         }
-        // `exists` is a column too, when something is said of it.
+        // `exists` is a column too, when a relation follows it.
         let column = matches!(
             self.kind_at(1),
             Tok::Equal

@@ -124,7 +124,7 @@ impl Parser<'_> {
             }
             (Tok::Index, _) => {
                 self.bump();
-                // Named like a table in the grammar, so the refusal of `?` says so too.
+                // The grammar calls it a table, so the error for `?` does, too.
                 Ok(DescribeTarget::Index(self.table_name()?))
             }
             (Tok::Materialized, _) => {

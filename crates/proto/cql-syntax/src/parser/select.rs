@@ -108,7 +108,7 @@ impl Parser<'_> {
         Ok(OrderBy { column, ann_of, order })
     }
 
-    /// What stands behind JSON.
+    /// Parses the clause after JSON.
     fn clause_of_rows(&mut self) -> Result<Clause> {
         self.clause_behind(Tok::Distinct, Self::clause_of_columns)
     }
@@ -117,9 +117,9 @@ impl Parser<'_> {
         Ok(Clause { json: false, distinct: false, selection: self.selection()? })
     }
 
-    /// `[word] inner`. `json` and `distinct` are columns too: each is a keyword where what follows can be read
-    /// whole, and else a column, whatever error that leads to. Source: the syntactic predicates of
-    /// `selectStatement` and `selectClause`; the second is part of what the first looks at.
+    /// `[word] inner`. `json` and `distinct` are columns too. Each is a keyword if the rest can be
+    /// parsed completely; otherwise it is a column, whatever error follows. Source: the syntactic
+    /// predicates of `selectStatement` and `selectClause`; the first includes the second.
     fn clause_behind(
         &mut self,
         word: Tok,
@@ -171,7 +171,7 @@ impl Parser<'_> {
 
     #[inline]
     fn select_item(&mut self) -> Result<SelectItem> {
-        // Most are columns, of which these tokens can make nothing else.
+        // Fast path: most items are columns, and these tokens exclude anything else.
         if self.kind().is_name() && matches!(self.kind_at(1), Tok::Comma | Tok::From) {
             let column = self.ident()?;
             let span = column.span;
@@ -256,14 +256,14 @@ impl Parser<'_> {
         Ok(selector)
     }
 
-    /// `.field`, `[key]`, `[from..to]` behind a value. Where one of them is wrong, or nothing that may stand
-    /// behind it follows, Cassandra's parser takes none of them: the first does not fit then. One field of a
-    /// column alone it takes in any case.
+    /// Parses `.field`, `[key]`, `[from..to]` after a value. If one of them is invalid, or an
+    /// unexpected token follows, Cassandra's parser accepts none of them: the first is reported as
+    /// misplaced. One field of a column alone is accepted in any case.
     #[inline(never)]
     fn accessors(&mut self, mut receiver: Selector) -> Result<Selector> {
         let first = self.at;
         loop {
-            // Unless the field's name is none of a function's, which ends its looking for one.
+            // Unless the field's name cannot be a function's, which ends the search for one.
             let is_column = is_looked_behind(&receiver)
                 && self.kind() == Tok::Dot
                 && (self.kind_at(1).is_function_name() || !self.kind_at(1).is_name());
@@ -280,7 +280,7 @@ impl Parser<'_> {
             self.count_operator()?;
             let fits = match self.kind() {
                 Tok::Dot | Tok::BracketOpen => true,
-                // Not even behind the last of GROUP BY.
+                // Not even after the last selector of GROUP BY.
                 Tok::Semicolon => false,
                 _ => is_column || self.ends_selector() || self.ends_group(),
             };
@@ -300,8 +300,8 @@ impl Parser<'_> {
         Ok(Selector::Field { receiver: Box::new(receiver), field })
     }
 
-    /// Whether an error of a selection that begins at a token stands, whatever else its beginning may be: inside of
-    /// parentheses and brackets a misplaced one makes all of them none.
+    /// Returns true if an error is final for a selection that begins at a token, whatever else its
+    /// beginning may be. A misplaced token inside of parentheses or brackets is not final.
     fn is_decided_from(&self, begins_at: usize) -> bool {
         let Some(misplaced) = self.misplaced else { return self.is_final };
         let before = self.tokens.get(begins_at..misplaced).unwrap_or(&[]);
@@ -348,7 +348,7 @@ impl Parser<'_> {
                 self.bump();
                 Ok(Selector::Null(self.span_from(start)))
             }
-            // A keyspace cannot be bound, which it says when it looks for its function.
+            // A keyspace cannot be bound; the lookup of its function reports that.
             Tok::Qmark if self.is_function_behind_keyspace(0) => self.function_selector(),
             Tok::Qmark | Tok::Colon => Ok(Selector::Bind(self.bind_marker()?)),
             Tok::ParenOpen => self.paren_selector(),
@@ -367,7 +367,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A name with a parenthesis behind it.
+    /// Parses a selector of the form `name(…)`.
     #[inline(never)]
     fn special_selector(&mut self, kind: Tok) -> Result<Selector> {
         let start = self.start();
@@ -441,7 +441,7 @@ impl Parser<'_> {
             Err(error) if is_kept || !self.is_given_up_for(&error) => return Err(error),
             Ok(_) | Err(_) => {}
         }
-        // Cassandra's parser takes the parentheses for a tuple then.
+        // Cassandra's parser then treats the parentheses as a tuple.
         self.go_back(&begins_at);
         let items = self.paren_list(Self::selector)?;
         Ok(Selector::Tuple(items, self.span_from(start)))
@@ -454,8 +454,9 @@ impl Parser<'_> {
         Ok((ty, self.nested(Self::primary_selector)?))
     }
 
-    /// Whether an error only says that what was tried does not fit: not that a text is no token, which ends its
-    /// looking ahead, or nested too deep, nor what a type or name that fits says of itself.
+    /// Returns true if the parser may try another alternative after an error. It may not for a text
+    /// that is no token, which ends the lookahead, for too deep nesting, or for the own error of a
+    /// type or name that fits.
     fn is_given_up_for(&mut self, error: &SyntaxError) -> bool {
         let is_too_deep = self.is_final && self.misplaced.is_none();
         self.kind() != Tok::LexFailure && !is_too_deep && error.message.starts_with("line ")
@@ -500,13 +501,13 @@ impl Parser<'_> {
         Ok(Selector::Set(items, self.span_from(start)))
     }
 
-    /// Whether a selection starts `ahead` tokens on.
+    /// Returns true if a selection starts `ahead` tokens on.
     fn is_selection_at(&mut self, ahead: usize) -> bool {
         matches!(self.kind_at(ahead), Tok::Star | Tok::Minus) || self.is_selector_at(ahead)
     }
 
-    /// Whether the current token may stand behind a selection that was read whole, as far as
-    /// Cassandra's parser looks. Source: what may follow `selectorModifier`.
+    /// Returns true if the current token may follow a selection that was read whole, as far as
+    /// Cassandra's parser looks ahead. Source: the follow set of `selectorModifier`.
     fn ends_selection(&mut self, selection: &Selection) -> bool {
         let Selection::Items(items) = selection else { return true };
         let Some(SelectItem { selector, alias: None, .. }) = items.last() else { return true };
@@ -522,7 +523,8 @@ impl Parser<'_> {
         !is_looked_behind(last) || self.ends_selector() || self.ends_group()
     }
 
-    /// Whether what stands behind a column with a type hint may stand there, as far as Cassandra's parser looks.
+    /// Returns true if the tokens after a column with a type hint may follow it, as far as
+    /// Cassandra's parser looks ahead.
     fn goes_on_behind_column(&mut self) -> bool {
         let before = self.at;
         if self.kind() == Tok::Dot && self.kind_at(1).is_name() {
@@ -540,7 +542,7 @@ impl Parser<'_> {
         goes_on
     }
 
-    /// Whether the current token may stand behind a selector.
+    /// Returns true if the current token may follow a selector.
     fn ends_selector(&mut self) -> bool {
         matches!(
             self.kind(),
@@ -560,18 +562,18 @@ impl Parser<'_> {
         )
     }
 
-    /// Whether the current token may stand behind a selector of GROUP BY.
+    /// Returns true if the current token may follow a selector of GROUP BY.
     fn ends_group(&mut self) -> bool {
         let kind = self.kind();
         matches!(kind, Tok::Order | Tok::Per | Tok::Limit | Tok::Allow | Tok::Semicolon | Tok::Eof)
     }
 
-    /// Whether a selector without sign starts `ahead` tokens on.
+    /// Returns true if a selector without sign starts `ahead` tokens on.
     fn is_selector_at(&mut self, ahead: usize) -> bool {
         match self.kind_at(ahead) {
             Tok::Null | Tok::Qmark | Tok::ParenOpen | Tok::BracketOpen | Tok::BraceOpen => true,
             Tok::Colon => self.kind_at(ahead + 1).is_name(),
-            // An alias of what stands before, unless what stands behind it may stand behind a column.
+            // An alias of the preceding selector, unless the token after `AS` may follow a column.
             Tok::As => match self.kind_at(ahead + 1) {
                 Tok::As | Tok::Per => true,
                 next => !next.is_name(),
@@ -588,7 +590,8 @@ impl Parser<'_> {
 }
 
 #[inline(never)]
-/// A column, or a `?`: behind them Cassandra's parser looks at the next token, which might make a function of them.
+/// Returns true for a column, or a `?`: Cassandra's parser checks the token after it, which might
+/// make a function of it.
 fn is_looked_behind(selector: &Selector) -> bool {
     matches!(selector, Selector::Column(_))
         || matches!(selector, Selector::Bind(marker) if marker.name.is_none())

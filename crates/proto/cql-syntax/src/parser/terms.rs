@@ -8,7 +8,7 @@ use crate::token::Tok;
 impl Parser<'_> {
     /// Any value.
     pub(super) fn term(&mut self) -> Result<Term> {
-        // Most are a constant or a marker, and no operator behind it makes more of it.
+        // Fast path: most terms are a constant or a marker without an operator after it.
         let kind = self.kind();
         if (kind == Tok::Qmark || is_constant(kind)) && self.nesting < NESTING_MAX {
             let is_operand = matches!(
@@ -151,7 +151,7 @@ impl Parser<'_> {
         Ok(Term::TypeHint { ty, term, span: self.span_from(start) })
     }
 
-    /// Whether a simple term starts `ahead` tokens on.
+    /// Returns true if a simple term starts `ahead` tokens on.
     fn is_term_at(&mut self, ahead: usize) -> bool {
         match self.kind_at(ahead) {
             Tok::Null | Tok::Qmark | Tok::BracketOpen | Tok::BraceOpen | Tok::ParenOpen => true,
@@ -315,7 +315,7 @@ fn float_refusal(text: &str) -> Option<&'static str> {
     )
 }
 
-/// Whether the token is a constant.
+/// Returns true if the token is a constant.
 pub(super) fn is_constant(kind: Tok) -> bool {
     matches!(
         kind,

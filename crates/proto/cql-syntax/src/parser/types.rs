@@ -95,9 +95,7 @@ impl Parser<'_> {
         Ok(QualifiedName { keyspace, name, span: self.span_from(start) })
     }
 
-    /// What stands behind the parenthesis that is `ahead` tokens on, when it can be a type hint:
-    /// how many tokens on the one after `)` is, or `None` when the type has parameters (so it is
-    /// one for sure).
+    /// Checks if the parenthesis that is `ahead` tokens on can hold a type hint.
     pub(super) fn type_in_parens_at(&mut self, ahead: usize) -> TypeAhead {
         let first = self.kind_at(ahead + 1);
         let mut last = ahead + 1;
@@ -126,7 +124,7 @@ impl Parser<'_> {
     }
 }
 
-/// What a parenthesis holds, as far as the next few tokens tell.
+/// Contents of a parenthesis, as far as the next few tokens show.
 pub(super) enum TypeAhead {
     /// No type.
     No,

@@ -132,7 +132,7 @@ impl Display for Term {
             }
             Term::TypeHint { ty, term, .. } => write!(f, "({ty}) {term}"),
             Term::Cast { term, ty, .. } => write!(f, "CAST({term} AS {ty})"),
-            // The space keeps the sign off a number behind it and off another sign before it.
+            // The space separates the sign from a number after it, and from another sign before it.
             Term::Negate(term, _) => write!(f, "- {term}"),
             // Terms have no parentheses (those make tuples), so the tree is always such that
             // writing it in order gives it back.

@@ -1,4 +1,5 @@
-//! Statements of every production, each of which must parse and read back from its printed form.
+//! Statements of every production; each must parse, and its printed form must parse to the same
+//! tree.
 
 /// Accepted by Cassandra 5.0's grammar.
 pub(super) const ACCEPTED: &[&str] = &[

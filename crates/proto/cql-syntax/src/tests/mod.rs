@@ -375,7 +375,7 @@ fn nesting_is_limited() {
         parse_type(&format!("{}int{}", "set<".repeat(NESTING_MAX), ">".repeat(NESTING_MAX)))
             .is_err()
     );
-    // The count starts anew with each expression.
+    // Each expression has its own count.
     let sum = format!("a = 1{}", " + 1".repeat(NESTING_MAX));
     assert!(parse(&format!("UPDATE t SET b = 1, {sum} WHERE {sum} AND {sum}")).is_ok());
 }
@@ -416,7 +416,7 @@ fn scripts_are_cut_between_statements() {
     assert_eq!(split_statements("a é; b 'c"), ["a é", "b 'c"]);
 }
 
-/// The same bytes on every run (xorshift).
+/// Generator of the same bytes on every run (xorshift).
 struct Rng(u64);
 
 impl Rng {
@@ -472,7 +472,7 @@ fn a_field_that_does_not_fit_is_told_where_cassandra_tells_it() {
     }
 }
 
-/// INV-parser-2: whatever stands in a selection, each token is taken a bounded number of times, so that twice the
+/// INV-parser-2: in any selection each token is taken a bounded number of times, so that twice the
 /// text takes twice the steps.
 #[test]
 fn each_token_is_taken_a_bounded_number_of_times() {

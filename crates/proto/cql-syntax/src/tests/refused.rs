@@ -178,7 +178,7 @@ pub(super) const PLACE: &[(&str, &str)] = &[
     ("SELECT * FROM foo WHERE a = ''''''x", "line 1:34 "),
 ];
 
-/// As a Cassandra 5.0.9 says it.
+/// In the words of a Cassandra 5.0.9.
 pub(super) const FIELDS: &[(&str, &str)] = &[
     ("SELECT [k].x y FROM t", "1:10"),
     ("SELECT (k).x y FROM t", "1:10"),
@@ -217,7 +217,7 @@ pub(super) const FIELDS: &[(&str, &str)] = &[
     ("SELECT v, json (k) FROM t", "1:15"),
 ];
 
-/// The same, of what stands behind JSON and DISTINCT, type hints, and names that are no column's.
+/// The same, for tokens after JSON and DISTINCT, type hints, and names that no column has.
 pub(super) const WORDS: &[(&str, &str)] = &[
     ("SELECT JSON [1].x, y z FROM t", "1:21"),
     ("SELECT JSON [1], y z FROM t", "1:19"),

@@ -1,4 +1,4 @@
-//! Errors, also as older clients are told them.
+//! Errors, also in the form that older clients get.
 
 use super::responses::check_response;
 use super::*;

@@ -1,4 +1,4 @@
-//! Requests: every one in every version, and what is wrong with bad ones in Cassandra's words.
+//! Requests: every one in every version, and the errors of bad ones in Cassandra's words.
 
 use super::*;
 

@@ -90,7 +90,8 @@ fn every_response_without_rows_comes_back_in_every_version() {
                     matches!(target, SchemaTarget::Function(..) | SchemaTarget::Aggregate(..));
                 let change = SchemaChange { kind, keyspace: "ks", target };
                 if function && version == ProtocolVersion::V3 {
-                    // Told as an update of the keyspace, with an empty name behind that nobody reads.
+                    // Sent as an update of the keyspace, followed by an empty name that no client
+                    // reads.
                     let mut out = Vec::new();
                     let version = ProtocolVersion::V3;
                     let write =
@@ -134,7 +135,7 @@ fn prepared_and_rows_come_back_with_every_type_in_every_version() {
         let version = negotiated.version;
         let mut specs = columns();
         let block = ColumnsBlock::encode(&specs, version).unwrap();
-        // What the client sees of types that its version does not have.
+        // Replaces types that the version lacks by those that the client sees.
         for spec in &mut specs {
             let mut out = Vec::new();
             spec.kind.encode(version, &mut out).unwrap();

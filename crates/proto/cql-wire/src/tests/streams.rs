@@ -175,7 +175,7 @@ fn a_compressed_body_that_is_none_is_answered_and_skipped() {
         assert_eq!(error.error.code(), ErrorCode::ProtocolError);
         assert_eq!(decoder.next(&mut input).unwrap().unwrap().header.stream, 5);
     }
-    // What declares too much is refused before anything is decompressed.
+    // A body that declares too much is refused before decompression.
     for (compression, body) in [
         (Lz4, &[0x7f, 0xff, 0xff, 0xff, 0x10, 7][..]),
         (Snappy, &[0xff, 0xff, 0xff, 0xff, 0x07, 0, 7]),
@@ -236,7 +236,7 @@ fn an_incomplete_frame_that_is_refused_is_skipped_and_answered_at_its_end() {
         assert_eq!(decoder.next(&mut input).unwrap().unwrap().body, bodies[0]);
         assert!(!decoder.is_within_frame());
     }
-    // A header that is cut short says nothing.
+    // A header that is cut short gives no frame yet.
     let mut decoder = started(ProtocolVersion::V4, None, MAX);
     assert!(!decoder.refuse_partial(&[4, 0, 0, 1, 7, 0, 0, 0]));
     assert!(!decoder.refuse_partial(&[4, 0, 0, 1, 7, 0, 0, 0, 0]), "it is complete");
@@ -265,7 +265,7 @@ fn an_announced_length_alone_makes_nobody_allocate() {
     let mut input = &[4u8, 0, 0, 1, 7, 0, 0xff, 0, 0][..];
     assert_eq!(decoder.next(&mut input), Ok(None));
     assert_eq!(decoder.missing(), 0xff_0000);
-    // Above the limit the bytes are passed over as they come.
+    // Above the limit the bytes are skipped as they arrive.
     let mut decoder = started(ProtocolVersion::V4, None, MAX);
     let mut input = &[4u8, 0, 0, 1, 7, 0xff, 0xff, 0xff, 0xff, 1, 2, 3][..];
     assert_eq!(decoder.next(&mut input), Ok(None));
@@ -445,7 +445,7 @@ fn a_copied_response_has_its_warnings_behind_those_given() {
             });
         }
     }
-    // Warnings that are cut short are none, and nothing is left of the attempt.
+    // Warnings that are cut short make the frame invalid, and nothing is left of the attempt.
     let mut out = b"before".to_vec();
     let extras = FrameExtras { warnings: &["c"], ..FrameExtras::default() };
     let broken = [0x84, flags::WARNING, 0, 0, 8, 0, 0, 0, 3, 0, 1, 9];

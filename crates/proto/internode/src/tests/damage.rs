@@ -31,10 +31,10 @@ fn no_flipped_bit_of_a_handshake_goes_unseen() {
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        // A longer length only waits for more, of which the checksum would not fit either.
+        // A longer length only waits for more bytes, and the checksum would not match either.
         let waits = (48..64).contains(&bit);
         let decoded = Handshake::decode(&damaged);
-        // The byte behind the kind is not used yet, but the checksum covers it.
+        // The byte after the kind is not used yet, but the checksum covers it.
         assert!(decoded.is_err() || (waits && decoded == Ok(None)), "bit {bit}: {decoded:?}");
     }
 }
@@ -66,7 +66,7 @@ fn the_longest_payload_passes_and_one_byte_more_does_not_on_either_side() {
     assert!(encoder.encode(&mut out, &head, |o| o.extend_from_slice(&[7; 1000])).is_ok());
     let frame = &out[6..];
     assert!(FrameDecoder::new(false, 1000).next(frame).unwrap().is_some());
-    // Refused by its header alone, before any byte of the payload is there.
+    // Refused by its header alone, before any byte of the payload has arrived.
     let error = next_error(&frame[..HEADER_BYTES], false, 999);
     assert_eq!(error, FrameError::TooLong { verb: 2, length: 1000, max: 999 });
 }
@@ -241,7 +241,7 @@ fn damaged_filtered_reads_are_refused_or_mean_something() {
     for cut in 0..request.len() {
         assert!(FilteredRead::decode(&request[..cut]).is_err(), "{cut}");
     }
-    // What follows is the page, which is checked with the table at hand.
+    // The rest is the page, which is checked with the table at hand.
     let page = filtered_answer().page.len();
     for cut in 0..answer.len() - page {
         assert!(FilteredAnswer::decode(&answer[..cut]).is_err(), "{cut}");

@@ -1,4 +1,4 @@
-//! Who is accepted, who is refused, and what a refused node is told.
+//! Accepted nodes, refused nodes, and the answers to these.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Golden bytes, round trips, damage, and who is refused.
+//! Golden bytes, round trips, damage, and refused nodes.
 
 mod damage;
 mod golden;

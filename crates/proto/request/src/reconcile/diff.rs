@@ -1,4 +1,4 @@
-//! What a replica misses of the merged content.
+//! Differences between a replica's page and the merged content.
 
 use std::cmp::Ordering;
 
@@ -141,7 +141,7 @@ pub(super) fn diff(
     Ok(mutations)
 }
 
-/// Read order of two rows or markers; the end of the partition is behind all.
+/// Read order of two rows or markers; the end of the partition comes last.
 fn compare(
     shape: &TableShape,
     reversed: bool,
@@ -209,7 +209,7 @@ impl<'p> Missing<'p> {
     }
 }
 
-/// Compares one partition; both lanes stand behind its header, and afterwards behind its end.
+/// Compares one partition; both lanes are after its header, and afterwards after its end.
 fn partition<'m>(
     shape: &TableShape,
     reversed: bool,

@@ -1,4 +1,4 @@
-//! Pages that replicas filter: tables of inputs and outputs; what is left of real pages.
+//! Pages that replicas filter: tables of inputs and outputs, and filtered real pages.
 
 use cluster::Consistency;
 use data::page_cursor::{PageChain, PageCursor, PageStops};
@@ -29,7 +29,7 @@ fn facts(digest: u128) -> PageFacts {
 }
 
 impl Run {
-    /// Of four replicas; the first outputs.
+    /// Starts a read of four replicas; returns it with the first outputs.
     fn start(level: Consistency, speculate: Threshold) -> (Run, Vec<ReadOutput>) {
         let replicas: Vec<ReplicaInfo> = (0..4).map(|n| replica(n, 0)).collect();
         let config = ReadConfig { filtered: true, ..config(speculate) };
@@ -106,10 +106,10 @@ fn a_filtered_page_is_shown_when_digests_agree_whichever_comes_first() {
     assert_eq!(run.digest(1, 7), filtered_of(0));
     let mut run = two();
     assert_eq!(run.digest(1, 7), NONE);
-    // Of one that was not asked to filter.
+    // The answer of a replica that was not asked to filter.
     assert_eq!(run.filtered(1, 7), NONE);
     assert_eq!(run.filtered(0, 7), filtered_of(0));
-    // Where one answer is enough its digest says nothing.
+    // Where one answer is enough, its digest does not count.
     let (mut run, out) = Run::start(Consistency::One, Threshold::Never);
     assert_eq!(out, [filter(0), wake(DEADLINE.0)]);
     assert_eq!(run.filtered(0, 7), filtered_of(0));
@@ -122,7 +122,7 @@ fn whoever_filtered_is_asked_for_its_page_when_digests_differ() {
     run.digest(1, 8);
     assert_eq!(run.filtered(0, 7), [data(0), data(1), wake(DEADLINE.0)]);
     assert_eq!(run.data(1, 8), NONE);
-    // What was filtered is not merged, however often it comes.
+    // A filtered page is not merged, however often it arrives.
     assert_eq!(run.filtered(0, 7), NONE);
     assert_eq!(run.data(0, 7), merge(&[0, 1]));
 
@@ -157,7 +157,7 @@ fn another_replica_filters_in_the_place_of_one_that_fails() {
     let mut run = two();
     assert_eq!(run.fail(0), [filter(2)]);
     assert_eq!(run.digest(1, 7), NONE);
-    // What comes late of a failed one counts for nothing.
+    // A late answer of a failed replica counts for nothing.
     assert_eq!(run.filtered(0, 7), NONE);
     assert_eq!(run.filtered(2, 7), filtered_of(2));
 
@@ -229,7 +229,7 @@ impl RowFilter for Sieve {
     }
 
     fn keeps_row(&self, clustering: &[u8], row: RowRef<'_>) -> bool {
-        // Of what is live.
+        // Only live cells count.
         let cells = row.columns().filter(|(_, column)| match column {
             data::ColumnRef::Simple(cell) => cell.is_live(NOW),
             data::ColumnRef::Complex(complex) => complex.cells().any(|(_, c)| c.is_live(NOW)),
@@ -238,7 +238,7 @@ impl RowFilter for Sieve {
     }
 }
 
-/// What a reader is shown of a page, and the tombstones that it counts.
+/// Shows a page to a reader; returns the rows and the number of tombstones.
 fn show(page: &[u8], reversed: bool, sieve: Sieve) -> (Vec<String>, u32) {
     let shape = shape();
     let page = ReplicaPage::parse(page, &shape, reversed).unwrap();

@@ -110,7 +110,7 @@ fn a_sub_range_that_was_cut_goes_on_before_the_next_is_shown() {
     let again = [emit(0, 4, false), open(0, range(0, 10), true, 6), ask(0, 0)];
     assert_eq!(run.data(0, 4, false), again);
     assert_eq!(run.data(0, 6, false), [emit(0, 6, false), done(ScanEnd::InPage)]);
-    // The next page begins there; what the other slot read is dropped.
+    // The next page begins there; the page of the other slot is dropped.
     assert_eq!(run.data(0, 6, true), NONE);
 }
 
@@ -224,7 +224,8 @@ fn pages_with_deadlines_of_their_own_are_waited_for_each_by_itself() {
     assert_eq!(out.last(), Some(&RangeOutput::WakeAt(Instant(100))));
     run.now = 50;
     run.data(1, 3, true);
-    // Each page of the first range is asked for anew, also behind the deadline of a scan that has one.
+    // Each page of the first range is requested again, also after the deadline of a scan that has
+    // one.
     let times: Vec<u64> = (1..=12).map(|page| 90 * page).collect();
     let last = times[11];
     assert!(last > DEADLINE.0);
@@ -299,7 +300,7 @@ struct Place {
     first: usize,
     last: usize,
     given: u32,
-    /// Of the page under way.
+    /// Number of the page in flight.
     page: u32,
 }
 
@@ -416,7 +417,7 @@ fn simulate(ring: &Ring) -> Result<Shown, &'static str> {
     }
 }
 
-/// Ring order, every row once, and an end that says the truth.
+/// Checks the ring order, that every row occurs once, and that the end is right.
 fn check(ring: &Ring, (shown, result): &Shown) -> Result<(), &'static str> {
     let all: Vec<(usize, u32)> = ring
         .rows

@@ -19,7 +19,7 @@ use crate::reconcile::{ReconcileCommand, reconcile};
 use crate::speculation::Threshold;
 use crate::types::{Outputs, ReplicaError, RequestError, Target, TargetSet};
 
-/// What happens to one message.
+/// Fate of one message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
@@ -44,7 +44,7 @@ struct Sim {
     number: u32,
     state: u64,
     pages: BTreeMap<u8, Vec<Vec<u8>>>,
-    /// Whole pages of which only what passes a filter was sent.
+    /// Whole pages that were sent filtered.
     filtered: BTreeMap<u8, Vec<u8>>,
     merged: Option<Vec<u8>>,
     repairs: BTreeMap<u8, Vec<Vec<u8>>>,
@@ -66,7 +66,8 @@ struct Reached {
     stood_in: u32,
     timed_out: u32,
     failed: u32,
-    /// What was shown was filtered, and merged although a page was asked for filtered.
+    /// Pages whose rows were shown filtered; pages that were merged although a filtered page was
+    /// requested.
     filtered: u32,
     merged_filtered: u32,
 }
@@ -195,7 +196,7 @@ impl Sim {
         ReadInput::Reconciled { live_rows, exhausted, short, repairs }
     }
 
-    /// Does what the machine wants; the result when it is done.
+    /// Executes the machine's actions; returns the result when it is done.
     fn run(
         &mut self,
         request: &mut ReadRequest,
@@ -301,7 +302,7 @@ impl Sim {
     }
 }
 
-/// One run: replicas that have diverged, more writes on the way, lost and refused messages.
+/// One run: replicas that have diverged, further writes in flight, lost and refused messages.
 #[derive(Clone, Debug)]
 struct Case {
     writes: Vec<(Vec<u8>, u32)>,

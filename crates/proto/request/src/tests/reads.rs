@@ -211,7 +211,7 @@ fn each_quorum_asks_a_quorum_of_each_datacenter_and_replaces_none() {
 fn differing_digests_are_reconciled_and_repaired() {
     let mut run = quorum(config(Threshold::Never));
     assert_eq!(run.data(0, 7), NONE);
-    // The page that is there is not asked for again.
+    // The page that has arrived is not requested again.
     assert_eq!(run.digest(1, 8), [data(1), wake(END)]);
     assert_eq!(run.data(1, 8), merge(&[0, 1]));
     assert_eq!(run.reconciled(4, &[], &[0, 1]), [repair(0, &[0]), repair(1, &[1]), wake(END)]);
@@ -229,7 +229,7 @@ fn a_replica_that_misses_nothing_needs_no_acknowledgement() {
     assert_eq!(run.reconciled(3, &[], &[1]), [repair(1, &[1]), wake(END)]);
     assert_eq!(run.repair_ack(1), rows(RowsFrom::Merged, 3));
 
-    // Differences that were gone when the page came.
+    // Differences that had disappeared when the page arrived.
     let mut run = quorum(config(Threshold::Never));
     run.data(0, 7);
     run.digest(1, 8);
@@ -267,7 +267,7 @@ fn a_slow_replica_is_stood_in_for_by_the_next_one() {
     assert_eq!(run.tick_at(100), [wake(END), digest(2)]);
     assert_eq!(run.digest(2, 7), page_of(0));
 
-    // A threshold behind the deadline, and nobody left to ask.
+    // The threshold is after the deadline, and no replica is left to ask.
     let mut run = Run::new(Consistency::Quorum, &three(), config(after(END)));
     assert_eq!(run.step(ReadInput::Start), [data(0), digest(1), wake(END)]);
     let mut run = Run::started(Consistency::All, &three(), config(after(100)));
@@ -295,7 +295,7 @@ fn a_failed_replica_is_replaced_at_once() {
         [ReadOutput::Done(Err(error))]
     });
 
-    // The page is asked of the replacement when nobody else sends it.
+    // The replacement is asked for the page when no other replica sends it.
     let mut run = quorum(config(Threshold::Never));
     assert_eq!(run.fail(0, ReplicaError::NodeDown), [data(2)]);
     assert_eq!(run.digest(1, 7), NONE);
@@ -342,7 +342,7 @@ fn a_short_read_asks_those_whose_pages_ended_first() {
     assert_eq!(run.data(1, 9), merge(&[0, 1]));
     assert_eq!(run.reconciled(5, &[0, 1], &[0]), [more(0, 4 * ROWS), more(1, 4 * ROWS)]);
     assert_eq!(run.data(1, 9), NONE);
-    // Who cannot go on ends the page where it is.
+    // A replica that cannot continue ends the page at its position.
     assert_eq!(run.fail(0, ReplicaError::Unknown), merge(&[0, 1]));
     assert_eq!(run.reconciled(6, &[0], &[0]), [repair(0, &[0]), wake(END)]);
     let page = ReadOutcome { rows: RowsFrom::Merged, live_rows: 6, exhausted: false };
@@ -376,7 +376,7 @@ fn a_repair_that_is_not_acknowledged_goes_to_another_replica() {
     let mut run = start();
     run.repair_ack(0);
     let due = run.now + 100;
-    // What the silent one misses; an acknowledgement of either will do.
+    // Sends the data that the silent replica misses; an acknowledgement of either will do.
     assert_eq!(run.tick_at(due), [wake(END), repair(2, &[1])]);
     assert_eq!(run.repair_ack(2), rows(RowsFrom::Merged, 3));
 
@@ -408,7 +408,7 @@ fn taking_over() -> [ReplicaInfo; 4] {
 
 #[test]
 fn replicas_that_stay_are_enough_while_a_token_moves() {
-    // Even if who goes is the quickest.
+    // Even if the replica that leaves is the quickest.
     let quick = |r: ReplicaInfo| ReplicaInfo { latency_rank: 9 - r.latency_rank, ..r };
     let mut run =
         Run::started(Consistency::Quorum, &taking_over().map(quick), config(Threshold::Never));
@@ -426,7 +426,7 @@ fn who_goes_answers_together_with_who_comes() {
     let mut run = Run::new(Consistency::Quorum, &replicas, config(Threshold::Never));
     let out = run.step(ReadInput::Start);
     assert_eq!(out, [data(1), digest(2), digest(3), wake(END)]);
-    // A value that 1 and 2 have alone would be gone when 0 and 3 are asked.
+    // A value that only 1 and 2 have would be lost if 0 and 3 were asked.
     assert_eq!(run.data(1, 7), NONE);
     assert_eq!(run.digest(2, 7), NONE);
     assert_eq!(run.digest(3, 8), [data(2), data(3), wake(END)]);
@@ -435,7 +435,7 @@ fn who_goes_answers_together_with_who_comes() {
     assert_eq!(run.reconciled(3, &[], &[3]), [repair(3, &[3]), wake(END)]);
     assert_eq!(run.repair_ack(3), rows(RowsFrom::Merged, 3));
 
-    // One that stays fails on the way: the two that move stand in for it.
+    // One that stays fails during the read: the two that move stand in for it.
     let mut run = Run::started(Consistency::Quorum, &taking_over(), config(Threshold::Never));
     assert_eq!(run.fail(1, ReplicaError::Overloaded), [digest(2), digest(3)]);
 
@@ -453,16 +453,17 @@ fn a_level_that_only_one_side_of_a_movement_meets_is_unavailable() {
     let consistency = Consistency::Quorum;
     let error = RequestError::Unavailable { consistency, required: 3, alive: 2 };
     assert_eq!(run.step(ReadInput::Start), [ReadOutput::Done(Err(error))]);
-    // With ALL nobody can be missed: who stays was asked, and is asked by everybody.
+    // With ALL no replica can be missed: the replica that stays was asked, and every coordinator
+    // asks it.
     let mut replicas = taking_over();
     replicas[3].alive = false;
     let mut run = Run::new(Consistency::All, &replicas, config(Threshold::Never));
     assert_eq!(run.step(ReadInput::Start), [data(0), digest(1), digest(2), wake(END)]);
 }
 
-/// Any two reads of a movement's steps, of the ring before it and of the one behind it meet: whoever the
-/// first may be satisfied with, the second asks one of them, or, once all is copied, one who copied from
-/// one of them.
+/// Any two reads during the steps of a movement, and on the ring before or after it, meet: of every
+/// set that satisfies the first, the second asks one. Once all data is copied, it may instead ask a
+/// replica that copied from one of them.
 #[test]
 fn reads_before_during_and_behind_a_movement_meet() {
     let plan_of = |replicas: &[ReplicaInfo], consistency| {
@@ -496,7 +497,7 @@ fn reads_before_during_and_behind_a_movement_meet() {
             for (earlier, first) in steps.iter().enumerate() {
                 for (later, second) in steps.iter().enumerate().skip(earlier) {
                     for mut seen in answers(first, level) {
-                        // The copy begins when nobody reads by the first step any more.
+                        // The copy begins when no coordinator reads by the first step any more.
                         if earlier == 0 && later >= 2 && seen & (1 << goes) != 0 {
                             seen |= 1 << (goes + 1);
                         }

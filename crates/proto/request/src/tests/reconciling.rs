@@ -48,7 +48,7 @@ fn apply(replicas: &mut [Replica], merged: &Reconciled) {
     }
 }
 
-/// What a reader shows that takes `rows_per_partition` rows of each partition.
+/// Limits a reader to `rows_per_partition` rows of each partition.
 fn limited(mut seen: Seen, rows_per_partition: u32) -> Seen {
     for (_, _, rows) in &mut seen {
         rows.truncate(rows_per_partition as usize);
@@ -56,7 +56,7 @@ fn limited(mut seen: Seen, rows_per_partition: u32) -> Seen {
     seen
 }
 
-/// Puts the pages of one read together; a partition may go on in the next page.
+/// Concatenates the pages of one read; a partition may continue in the next page.
 fn append(all: &mut Seen, page: Seen) {
     for (key, static_row, rows) in page {
         match all.last_mut() {
@@ -91,7 +91,7 @@ proptest! {
             let (is, should) = (describe(&page, reversed), describe(&merged.page, reversed));
             prop_assert_eq!(is, should, "replica {}", n);
             prop_assert_eq!(&page, &merged.page);
-            // Who had everything gets nothing.
+            // A replica that had everything gets nothing.
             let target = Target(u8::try_from(n).unwrap());
             let repaired = merged.repairs.iter().any(|(t, _)| *t == target);
             prop_assert_eq!(repaired, before[n][0] != merged.page);
@@ -118,8 +118,8 @@ proptest! {
         list.clear();
     }
 
-    /// Pages of any size, with short reads: every live row comes once, and what was read is on all
-    /// replicas that were read.
+    /// Pages of any size, with short reads: every live row comes once, and the rows that were read
+    /// are on all replicas that were read.
     #[test]
     fn paging_shows_each_live_row_once(
         writes in spread(REPLICAS),
@@ -191,7 +191,7 @@ fn rows_behind_a_cut_partition_are_not_lost() {
     list[2].mutations = (0..6).map(|n| row(n, 5)).collect();
     let limits =
         |rows, rows_per_partition| PageLimits { rows, rows_per_partition, ..PageLimits::default() };
-    // The second replica cuts the partition behind row 1, the third its page behind row 3.
+    // The second replica cuts the partition after row 1, the third its page after row 3.
     let settings = [limits(9, 2), limits(9, 2), limits(4, 9)];
     let pages: Vec<_> =
         list.iter().zip(settings).map(|(r, l)| vec![r.read(false, &From::Start, l)]).collect();
@@ -215,7 +215,7 @@ fn a_repair_or_write_that_is_left_out_is_seen() {
     let (list, all) = replicas(&writes);
     let merged = merge(&whole_pages(&list, false), &command(false, u32::MAX));
     let per_replica: Vec<usize> = merged.repairs.iter().map(|(_, m)| m.len()).collect();
-    // The first misses only what is deleted, the others a row and a deletion each.
+    // The first misses only deletions, the others a row and a deletion each.
     assert_eq!(per_replica, [2, 2]);
     for (target, mutations) in &merged.repairs {
         for left_out in 0..mutations.len() {

@@ -91,7 +91,7 @@ fn thresholds_follow_the_measured_latency() {
     check("ALWAYS", Threshold::Always);
     check("50ms", Threshold::After(ms(50)));
     check("99p", Threshold::After(ms(40)));
-    // No samples: what was used before stays.
+    // Without samples the previous value stays.
     check("50p", old);
     check("MIN(50p,10ms)", old);
     check("MIN(99p,50ms)", Threshold::After(ms(40)));

@@ -75,7 +75,7 @@ pub(crate) struct RowSpec {
 }
 
 impl RowSpec {
-    /// What INSERT of the key alone writes.
+    /// The row that INSERT of the key alone writes.
     pub(crate) fn inserted(timestamp: i64) -> RowSpec {
         RowSpec {
             liveness: Some(timestamp),
@@ -298,7 +298,7 @@ impl Cursor for MutationCursor<'_> {
     }
 }
 
-/// Where a read goes on.
+/// Position where a read continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Start,
@@ -351,7 +351,7 @@ impl Replica {
             From::Inside(key, row) => (Some(key), Some(row)),
         };
         let from_place = from_key.map(|k| (codec::token_of(k), k.as_slice()));
-        // In the partition where the read goes on: the range open at its start, until shown.
+        // In the partition where the read continues: the range open at its start, until shown.
         let mut resuming = false;
         let mut open = DeletionTime::LIVE;
         while let Advance::Item = merge.advance().expect("no block") {
@@ -433,7 +433,7 @@ fn describe_row(row: RowRef<'_>) -> String {
     text
 }
 
-/// Everything in a page as text, whatever its encoding.
+/// The contents of a page as text, independent of its encoding.
 pub(crate) fn describe(page: &[u8], reversed: bool) -> Vec<String> {
     let shape = shape();
     let page = ReplicaPage::parse(page, &shape, reversed).expect("a page");
@@ -450,7 +450,7 @@ pub(crate) fn describe(page: &[u8], reversed: bool) -> Vec<String> {
     lines
 }
 
-/// What a reader sees of a page: (key, live static row, live rows with their clusterings).
+/// A reader's view of a page: (key, live static row, live rows with their clusterings).
 pub(crate) type Seen = Vec<(Vec<u8>, String, Vec<(Vec<u8>, String)>)>;
 
 /// Live rows of a page; partitions with nothing live are left out.
@@ -463,7 +463,7 @@ pub(crate) fn seen(page: &[u8], reversed: bool) -> Seen {
     let mut cursor = MergeCursor::new(&shape, mode, reversed, [source]);
     let mut seen: Seen = Vec::new();
     let live = |row: RowRef<'_>| {
-        // Deletions of collections may still be shown; readers do not look at them.
+        // Deletions of collections may still be shown; readers ignore them.
         let mut text = format!("{:?}", row.liveness());
         for (id, column) in row.columns() {
             match column {

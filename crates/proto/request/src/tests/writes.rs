@@ -39,7 +39,7 @@ pub(crate) fn pending(n: u8, dc: u8) -> ReplicaInfo {
     ReplicaInfo { pending: true, moves: true, ..replica(n, dc) }
 }
 
-/// What a level needs with these replicas' factors.
+/// Returns the need of a level with these replicas' factors.
 pub(crate) fn need(consistency: Consistency, replicas: &[ReplicaInfo]) -> Need {
     let natural = || replicas.iter().filter(|r| !r.pending);
     let mut factors = Factors {
@@ -174,7 +174,7 @@ fn a_forwarding_node_that_refuses_does_not_take_its_datacenter_along() {
     let replicas = [replica(0, 0), replica(1, 1), replica(2, 1), replica(3, 1)];
     let mut run = Run::started(Consistency::EachQuorum, &replicas);
     assert_eq!(run.ack(2), NONE);
-    // Only who has not acknowledged is sent to again.
+    // Only replicas that have not acknowledged get it again.
     assert_eq!(run.fail(1, ReplicaError::NodeDown), [hint(1), send(3)]);
     assert_eq!(run.ack(0), NONE);
     assert_eq!(run.ack(3), ok());
@@ -212,7 +212,7 @@ fn nothing_is_sent_when_too_few_are_alive() {
     let moving =
         [replica(0, 0), replica(1, 0), dead(2, 0), ReplicaInfo { alive: false, ..pending(3, 0) }];
     check(Consistency::Quorum, &moving, 3, 2);
-    // ANY: nobody is there and no hint may be stored.
+    // ANY: no replica is alive and no hint may be stored.
     let hopeless = ReplicaInfo { hintable: false, ..dead(1, 0) };
     check(Consistency::Any, &[hopeless], 1, 0);
 }
@@ -299,7 +299,7 @@ fn the_deadline_answers_and_stores_hints() {
     assert_eq!(run.expire(), [timeout(Consistency::All, 2, 3), hint(2)]);
     assert!(run.request.is_finished());
 
-    // One that comes with the deadline is too late for the client, but needs no hint.
+    // An acknowledgement at the deadline is too late for the client, but saves a hint.
     let mut run = Run::started(Consistency::Two, &THREE());
     run.ack(0);
     run.now = DEADLINE.0;
@@ -328,7 +328,7 @@ fn a_plan_takes_as_many_replicas_as_it_can_number() {
 
 // Random schedules.
 
-/// What happened, in order.
+/// Inputs and outputs, in order.
 #[derive(Clone, Debug)]
 enum Event {
     In(u64, WriteInput),
@@ -347,7 +347,7 @@ const LEVELS: [Consistency; 9] = [
     Consistency::Three,
 ];
 
-/// Whether these replicas together make the level; written apart from the plan's arithmetic.
+/// Returns true if these replicas together meet the level; independent of the plan's arithmetic.
 fn makes(consistency: Consistency, replicas: &[ReplicaInfo], have: &[u8]) -> bool {
     let has = |n: usize| have.iter().any(|h| usize::from(*h) == n);
     let met = |scope: &dyn Fn(&ReplicaInfo) -> bool, natural_needed: usize| {

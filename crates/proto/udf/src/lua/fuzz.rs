@@ -4,8 +4,8 @@ use types::{CqlType, parse_marshal};
 
 use crate::{Function, Language, Limits, Signature};
 
-/// Splits the input at its first byte into a type's marshal name and a value: what the type takes
-/// comes back as it was or is refused, and nothing panics.
+/// Splits the input at its first byte into a type's marshal name and a value. A valid value of the
+/// type comes back unchanged or is refused, and nothing panics.
 pub(super) fn fuzz_lua_value(data: &[u8]) {
     let Some((len, rest)) = data.split_first() else { return };
     let Some((name, value)) = rest.split_at_checked(usize::from(*len)) else { return };

@@ -1,10 +1,11 @@
-//! What a function sees of Lua: nothing that reaches outside, remembers, or differs between two runs.
+//! The part of Lua that functions can use: nothing that reaches outside, remembers, or differs between
+//! two runs.
 //!
-//! Owns: the list of what is there, and our own forms of what Lua's library does in another order each
-//! time (`pairs`, `next`), with addresses (`tostring`), without a bound (`table.move`, `insert`,
-//! `remove`, `sort`, `concat`), or behind the meter's back (`pcall`, finalizers by `setmetatable`).
-//! Not there: `io`, `os`, `debug`, `package`, `coroutine`, `load` and its like, `print`, `xpcall`,
-//! `collectgarbage`, `math.random`, `math.randomseed`, `string.dump`.
+//! Owns: the list of supported functions, and replacements for those of Lua's library that have
+//! another order each time (`pairs`, `next`), show addresses (`tostring`), have no bound
+//! (`table.move`, `insert`, `remove`, `sort`, `concat`), or evade the meter (`pcall`, finalizers by
+//! `setmetatable`). Not supported: `io`, `os`, `debug`, `package`, `coroutine`, `load` and its like,
+//! `print`, `xpcall`, `collectgarbage`, `math.random`, `math.randomseed`, `string.dump`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use super::meter::Meter;
 use super::number::Big;
 use super::{order, strings, text_of};
 
-/// Functions of the base library that are as Lua has them.
+/// Functions of the base library that are Lua's own.
 const BASE: [&str; 12] = [
     "_VERSION",
     "assert",
@@ -43,13 +44,13 @@ fn refuse<T>(text: impl Into<String>) -> mlua::Result<T> {
 
 /// Metatables that a function has set.
 ///
-/// When a hook fails, variables that are to be closed are closed while no hook runs: their `__close`
-/// could go on for ever. So it is put out of force before.
+/// When a hook fails, Lua closes the variables that are to be closed while no hook runs: their
+/// `__close` could run for ever. It is therefore disabled before.
 #[derive(Clone, Debug)]
 pub(super) struct Metatables {
-    /// The keys; those that nobody has any more go.
+    /// The metatables as weak keys: unreferenced ones are collected.
     known: Table,
-    /// What does nothing.
+    /// A function that does nothing.
     nothing: Function,
 }
 
@@ -147,7 +148,7 @@ fn protected(
 ) -> mlua::Result<MultiValue> {
     meter.spend(PROTECTED)?;
     let results: MultiValue = pcall.call(args)?;
-    // Once the account is empty this fails, whatever was caught.
+    // Once the fuel is used up this fails, even if the function caught the error.
     let caught = results.front().is_none_or(|ok| ok.as_boolean() != Some(true));
     meter.spend(if caught { CAUGHT } else { 0 })?;
     let as_text = |value: Value| match value {
@@ -158,7 +159,8 @@ fn protected(
     results.into_iter().map(as_text).collect()
 }
 
-/// `pairs`: a function that gives the entries in order, those that are left when it comes to them.
+/// `pairs`: a function that gives the entries in order, skipping those that were removed before
+/// their turn.
 fn pairs(lua: &Lua, value: Value, meter: &Rc<Meter>) -> mlua::Result<MultiValue> {
     let own = match &value {
         Value::Table(table) => match table.metatable() {

@@ -1,9 +1,9 @@
-//! What a call may still use: fuel and memory.
+//! Fuel and memory that a call has left.
 //!
-//! A hook takes fuel every [`STRIDE`] instructions, more of it the more memory is in use: one
+//! A hook consumes fuel every [`STRIDE`] instructions, more of it the more memory is in use. One
 //! instruction of Lua's can go over all memory there is (a comparison of two strings, a table that is
-//! laid out anew), so instructions are worth what they may cost. Functions of the library take fuel for
-//! what they do inside. Collections of garbage are the hook's too, at fixed amounts of memory.
+//! rehashed), so an instruction costs what it may take. Functions of the library consume fuel for their
+//! own work. The hook also collects garbage, at fixed amounts of memory.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use mlua::{Error, Lua, VmState};
 
 /// Instructions between two turns of the hook.
 pub(super) const STRIDE: u32 = 128;
-/// Every so many bytes in use make an instruction cost one unit more.
+/// Bytes in use for which an instruction costs one unit more.
 const BYTES_PER_UNIT: usize = 16 * 1024;
 /// Bytes of garbage and values that a collection goes over for one unit.
 const COLLECTED_PER_UNIT: usize = 16;
@@ -50,7 +50,7 @@ impl Meter {
         self.fuel.get()
     }
 
-    /// Whether more was asked for than there was.
+    /// Returns true if more was requested than there was.
     pub(super) fn is_empty(&self) -> bool {
         self.empty.get()
     }
@@ -61,7 +61,7 @@ impl Meter {
     }
 
     /// # Errors
-    /// There is not so much left.
+    /// Less is left.
     pub(super) fn spend(&self, units: u64) -> mlua::Result<()> {
         match self.fuel.get().checked_sub(units) {
             Some(left) if !self.empty.get() => {
@@ -76,10 +76,10 @@ impl Meter {
         }
     }
 
-    /// Takes what `count` steps of a loop cost.
+    /// Consumes the cost of `count` steps of a loop.
     ///
     /// # Errors
-    /// There is not so much left.
+    /// Less is left.
     pub(super) fn spend_steps(&self, count: usize) -> mlua::Result<()> {
         self.spend(u64::try_from(count).unwrap_or(u64::MAX))
     }
@@ -108,8 +108,8 @@ impl Meter {
         Ok(VmState::Continue)
     }
 
-    /// Collects garbage when there is much: for what makes much of it between two turns of the hook
-    /// that Lua cannot collect by itself, as functions of ours hold it.
+    /// Collects garbage when there is much. Callers are functions that create much of it between
+    /// two runs of the hook, in memory of their own that Lua does not count.
     ///
     /// # Errors
     /// The fuel is used up.
@@ -122,7 +122,7 @@ impl Meter {
         self.spend_steps(used / COLLECTED_PER_UNIT)?;
         lua.gc_collect()?;
         let mut kept = self.used(lua);
-        // What our own functions and numbers held goes one turn after they do.
+        // Memory that our own functions and numbers hold is freed one collection after they are.
         if kept > self.memory_bytes / 4 {
             self.spend_steps(kept / COLLECTED_PER_UNIT)?;
             lua.gc_collect()?;

@@ -23,7 +23,7 @@ const SHIFT_MAX: u64 = types::number::DECIMAL_SHIFT_MAX;
 pub(super) struct Big {
     /// Its value; of scale 0 when it is whole.
     pub(super) value: Decimal,
-    /// Whether it is a `varint`.
+    /// True for a `varint`.
     pub(super) whole: bool,
     meter: Rc<Meter>,
     _held: Held,
@@ -59,7 +59,7 @@ fn arithmetic(error: &TypeError) -> Error {
     Error::runtime(error.to_string())
 }
 
-/// A number from its text, and whether it is whole; `None` for what is no number.
+/// Returns a number from its text, and true if it is whole; `None` for any other text.
 pub(super) fn parse(text: &str) -> Option<(Decimal, bool)> {
     if text.len() > NUMBER_BYTES_MAX {
         return None;
@@ -71,8 +71,8 @@ pub(super) fn parse(text: &str) -> Option<(Decimal, bool)> {
     }
 }
 
-/// The whole number that a decimal is; `None` when it is none, or one of more digits than are
-/// worked with.
+/// The whole number that a decimal is; `None` when it has a fraction, or more digits than are
+/// supported.
 pub(super) fn whole_of(value: &Decimal) -> Option<BigInt> {
     let whole = value.to_bigint().ok()?;
     (Decimal::from_bigint(whole.clone()).compare(value) == Ordering::Equal).then_some(whole)
@@ -111,7 +111,7 @@ enum Operator {
     Modulo,
 }
 
-/// What an operation costs.
+/// Cost of an operation.
 fn cost(operator: Operator, a: &Decimal, b: &Decimal) -> u64 {
     let (left, right) = (bytes_of(a) as u64, bytes_of(b) as u64);
     let shift = u64::from(a.scale.abs_diff(b.scale)).min(SHIFT_MAX);

@@ -1,8 +1,8 @@
-//! The order in which the entries of a table are seen.
+//! Order in which the entries of a table are iterated.
 //!
 //! Lua's own order follows from addresses and a seed that is another in each state. Here it is: numbers,
 //! strings by their bytes, false, true, large numbers. Keys that are tables or functions have no order
-//! but their addresses, so whoever goes over them is refused.
+//! but their addresses, so an iteration over them is refused.
 
 use std::cmp::Ordering;
 
@@ -20,7 +20,7 @@ fn rank(key: &Value) -> Option<u8> {
     }
 }
 
-/// Whether keys of this kind have a place in the order.
+/// Checks that keys of this kind have an order.
 ///
 /// # Errors
 /// They have none.

@@ -12,7 +12,7 @@ use super::meter::Meter;
 const CAPTURES_MAX: usize = 32;
 /// Nested attempts, as in Lua.
 const DEPTH_MAX: u32 = 200;
-/// Bytes of a set or a text that are looked at for one unit.
+/// Bytes of a set or a text that are scanned for one unit.
 const BYTES_PER_UNIT: usize = 8;
 
 fn refuse<T>(text: &str) -> mlua::Result<T> {
@@ -29,7 +29,7 @@ enum End {
     At(usize),
 }
 
-/// What was captured.
+/// A capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Captured {
     /// Bytes of the text, from and to.
@@ -52,17 +52,17 @@ impl<'a> Matcher<'a> {
         Matcher { text, pattern, captures: Vec::new(), depth: 0, meter }
     }
 
-    /// Where a match that begins at `at` ends.
+    /// Returns the end of a match that begins at `at`.
     ///
     /// # Errors
-    /// The pattern is none, or the fuel is used up.
+    /// The pattern is invalid, or the fuel is used up.
     pub(super) fn match_at(&mut self, at: usize) -> mlua::Result<Option<usize>> {
         self.captures.clear();
         self.depth = 0;
         self.here(at, 0)
     }
 
-    /// Captures of the last match, or all of it when there are none and `whole` is asked for.
+    /// Captures of the last match, or all of it when there are no captures and `whole` is true.
     ///
     /// # Errors
     /// A capture that does not end.
@@ -204,7 +204,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// The place in the pattern behind `%f[set]`, when a run of the set begins here.
+    /// The position in the pattern after `%f[set]`, when a run of the set begins here.
     fn frontier(&self, s: usize, p: usize) -> mlua::Result<Option<usize>> {
         if self.pattern_byte(p) != Some(b'[') {
             return refuse("missing '[' after '%f' in pattern");
@@ -257,7 +257,7 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether the byte at `s` is of the class from `p` to `end`.
+    /// Returns true if the byte at `s` is of the class from `p` to `end`.
     fn single(&self, s: usize, p: usize, end: usize) -> mlua::Result<bool> {
         let Some(&byte) = self.text.get(s) else { return Ok(false) };
         Ok(match self.pattern_byte(p) {
@@ -268,7 +268,7 @@ impl<'a> Matcher<'a> {
         })
     }
 
-    /// Whether a byte is of the set from `[` at `p` to past its `]`.
+    /// Returns true if a byte is of the set from `[` at `p` to past its `]`.
     fn in_set(&self, byte: u8, p: usize, end: usize) -> mlua::Result<bool> {
         let inner = self.pattern.get(p + 1..end.saturating_sub(1)).unwrap_or_default();
         let (mut set, wanted) = match inner.strip_prefix(b"^") {
@@ -321,7 +321,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Whether a byte is of a class such as `%a`; a letter that is none stands for itself.
+/// Returns true if a byte is of a class such as `%a`; a letter that is no class stands for itself.
 fn in_class(byte: u8, class: u8) -> bool {
     let within = match class.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
@@ -364,7 +364,7 @@ pub(super) fn find_plain(
     Ok(None)
 }
 
-/// Whether a pattern is the text that it matches.
+/// Returns true if a pattern is the text that it matches.
 pub(super) fn is_plain(pattern: &[u8]) -> bool {
     !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte))
 }

@@ -1,4 +1,4 @@
-//! Values of Lua's as CQL values: what a function returns.
+//! Values of Lua's as CQL values: the results of functions.
 //!
 //! Types that Lua turns into one another are accepted as it would do it. Metatables of tables are not
 //! asked. Source: ScyllaDB's documentation, "CQL to Lua type mapping".
@@ -14,7 +14,7 @@ use types::{CqlType, Decimal, Duration, TypeError, UdtType, inet, timeuuid};
 use super::number::{self, Big};
 use super::{order, text_of};
 
-/// Why a value is none of the type.
+/// Reason why a value does not fit the type.
 pub(super) type Refusal = String;
 
 type Converted<T> = Result<T, Refusal>;
@@ -47,7 +47,7 @@ impl Taker<'_> {
     /// A value of the type; nil is null.
     ///
     /// # Errors
-    /// It is none, or larger than a result may be.
+    /// It does not fit, or is larger than a result may be.
     pub(super) fn take(&self, ty: &CqlType, value: &Value) -> Converted<Option<Vec<u8>>> {
         self.spend(4)?;
         if value.is_nil() {
@@ -94,7 +94,7 @@ impl Taker<'_> {
                 Value::Boolean(b) => vec![u8::from(*b)],
                 _ => return Err(Self::unfit(ty, value)),
             },
-            // What is too large loses its upper bits.
+            // A value that is too large loses its upper bits.
             CqlType::Tinyint => (self.integer(ty, value)? as i8).to_be_bytes().to_vec(),
             CqlType::Smallint => (self.integer(ty, value)? as i16).to_be_bytes().to_vec(),
             CqlType::Int => (self.integer(ty, value)? as i32).to_be_bytes().to_vec(),
@@ -271,7 +271,7 @@ impl Taker<'_> {
         Ok(out)
     }
 
-    /// Refuses keys that are none of the names.
+    /// Refuses keys that are not among the names.
     fn only(&self, ty: &CqlType, table: &Table, names: &[&str]) -> Converted<()> {
         for (key, _) in self.entries(table)? {
             let known = match &key {

@@ -1,4 +1,4 @@
-//! Functions of `string` that take as long as their arguments say, with fuel.
+//! Functions of `string` whose time grows with their arguments, with fuel.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -322,7 +322,7 @@ impl Match<'_> {
     }
 }
 
-/// `rep`, which in Lua's library takes as long as its number says even when the text is empty.
+/// `rep`, which in Lua's library loops as often as its number even when the text is empty.
 fn repeat(
     lua: &Lua,
     text: &LuaString,

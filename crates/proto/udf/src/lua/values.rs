@@ -12,7 +12,7 @@ use types::{CqlType, Decimal, Duration, TypeError, inet, timeuuid};
 use super::meter::Meter;
 use super::number;
 
-/// Why values of a type cannot be given to Lua or taken from it.
+/// Returns the reason why values of a type cannot be passed to Lua or taken from it.
 pub(super) fn refusal(ty: &CqlType) -> Option<String> {
     match ty {
         CqlType::Empty | CqlType::Custom(_) => {
@@ -55,10 +55,10 @@ pub(super) struct Pusher<'a> {
 }
 
 impl Pusher<'_> {
-    /// A value, or null, in Lua. What is empty and of a type that has no empty text is nil.
+    /// A value, or null, in Lua. An empty value of a type without empty text is nil.
     ///
     /// # Errors
-    /// The bytes are no value of the type, or there is no memory.
+    /// The bytes are invalid for the type, or there is no memory.
     pub(super) fn push(&self, ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<Value> {
         let texts = matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Blob);
         match value {
@@ -169,7 +169,7 @@ impl Pusher<'_> {
         table.into_lua(self.lua)
     }
 
-    /// What stands in a collection, where nil has no place.
+    /// Returns an element of a collection, which cannot hold nil.
     fn element(
         &self,
         collection: &CqlType,

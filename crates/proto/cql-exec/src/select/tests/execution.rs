@@ -403,7 +403,7 @@ fn a_page_that_is_cut_may_be_empty_and_an_answer_of_one_row_is_not_cut() {
     assert!(rows.is_empty() && done.paging_state.is_some(), "{rows:?}");
     let (rows, done) = world.page("SELECT count(*) FROM d", &[], Some(100), None).unwrap();
     assert!(!rows.is_empty() && done.paging_state.is_none(), "{rows:?}");
-    // Between groups it may be: the only one is there, and there may be more.
+    // A page may end between groups: there is only one, but there may be more.
     let (rows, done) =
         world.page("SELECT k, count(*) FROM d GROUP BY k", &[], Some(100), None).unwrap();
     assert!(rows == ["1 18"] && done.paging_state.is_some(), "{rows:?}");
@@ -496,7 +496,7 @@ fn aggregates_over_many_partitions_are_warned_about() {
     assert!(warnings("SELECT count(*) FROM t WHERE k = 1").is_empty());
 }
 
-/// What a read says of the columns outside the key that are looked at.
+/// The read names the columns outside the key that the statement uses.
 #[test]
 fn reads_name_the_columns_that_are_looked_at() {
     let world = world();

@@ -1,4 +1,4 @@
-//! What masks show, and to whom.
+//! Masked results, and the roles that see the values.
 
 use super::*;
 use cql_plan::auth::Requirement;
@@ -13,7 +13,7 @@ fn world() -> World {
     world
 }
 
-/// The same plan for somebody who may not see what is masked, and for somebody who may.
+/// Runs the same plan without and with the permission to see masked values.
 fn both(world: &World, text: &str) -> [Rows; 2] {
     let select = world.plan(text).unwrap();
     [false, true].map(|unmask| {

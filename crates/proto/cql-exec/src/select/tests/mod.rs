@@ -41,7 +41,7 @@ const TABLES: &[&str] = &[
 
 pub(super) struct World {
     pub(super) schema: Arc<Schema>,
-    /// A page is cut whenever so many rows were looked at.
+    /// A page is cut whenever this many rows were scanned.
     pub(super) cut_after: Option<usize>,
     uuids: UuidSource,
     partitions: Vec<Partition>,

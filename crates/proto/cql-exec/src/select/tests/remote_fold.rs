@@ -1,4 +1,4 @@
-//! What other nodes are told of a SELECT: they do with rows what this one would do.
+//! SELECTs that are sent to other nodes: these do with rows what this node would do.
 
 use data::{FoldFlow, FoldState, RowFold};
 
@@ -21,7 +21,7 @@ fn world() -> World {
     world
 }
 
-/// The plan, what it is bound to, and what is told others of it.
+/// Returns the plan, the bound SELECT, and the bytes for other nodes.
 fn told(world: &World, text: &str, folds: bool) -> (SelectPlan, BoundSelect, Vec<u8>) {
     let plan = world.plan(text).unwrap();
     let bound = world.bind(text, &[]).unwrap();
@@ -77,7 +77,8 @@ fn a_filter_keeps_there_what_it_keeps_here() {
 /// Results with their partitions and last rows, and the state in the end.
 type Made = (Vec<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>, Vec<u8>);
 
-/// Folds all partitions of a table in pages of so many rows; what a page leaves crosses as bytes.
+/// Folds all partitions of a table in pages of this many rows; the state between pages crosses as
+/// bytes.
 fn make(world: &World, fold: &dyn RowFold, rows_max: usize) -> Made {
     let (mut results, mut state): (Vec<_>, Option<Vec<u8>>) = (Vec::new(), None);
     let (mut at, mut is_over) = ((0, 0), false);

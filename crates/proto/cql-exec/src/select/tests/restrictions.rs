@@ -468,7 +468,7 @@ fn a_product_of_keys_and_rows_is_not_built() {
     // Ten thousand of each, not a hundred million.
     assert!(rest.iter().all(|read| std::sync::Arc::ptr_eq(&read.slices, &first.slices)));
     assert!(bound.expanded_bytes() < 8 << 20, "{}", bound.expanded_bytes());
-    // What is counted is what is wide, too.
+    // Wide values count by their size.
     let wide = "x".repeat(60_000);
     let list = (0..1000).map(|i| format!("'{i}{wide}'")).collect::<Vec<_>>().join(",");
     let text = format!("SELECT * FROM p WHERE a IN (1, 2, 3, 4) AND b IN ({list})");

@@ -72,7 +72,7 @@ fn a_copy_has_the_columns_and_options_of_its_source() {
     assert!(!source.dropped.is_empty() && copy.dropped.is_empty());
     let text = schema_text(copy);
     assert!(text.contains("comment = 'of copy'") && text.contains("(c DESC)"), "{text}");
-    // What becomes of one is nothing to the other.
+    // A later change of one table does not affect the other.
     world.must("ALTER TABLE other.copy ADD gone text");
     assert!(world.schema.table("ks", "t").unwrap().column("gone").is_none());
     assert_eq!(world.run("CREATE TABLE IF NOT EXISTS other.copy LIKE t"), Ok(false));

@@ -94,7 +94,7 @@ fn a_build_without_lua_says_how_to_get_it() {
         "Functions in language lua are not in this build of Helenus: build it with the feature lua \
          (cargo build --release --features lua) on every node, or use LANGUAGE wasm"
     );
-    // One that another build made is there, and says the same when it is called.
+    // A function that another build compiled exists; a call of it returns the same error.
     let function = Arc::new(UserFunction {
         keyspace: "ks".into(),
         name: "f".into(),

@@ -22,7 +22,7 @@ impl World {
         world
     }
 
-    /// Whether the schema changed.
+    /// Returns true if the schema changed.
     fn run(&mut self, text: &str) -> Result<bool, String> {
         let statement = cql_syntax::parse(text).map_err(|e| e.message)?;
         let plan = DdlPlan::new(&statement.kind, Some("ks")).unwrap().map_err(|e| e.message)?;

@@ -116,7 +116,7 @@ impl Planner<'_, '_> {
                 AggregateKind::Sum | AggregateKind::Avg => no_signature(name, &CqlType::Text),
             }));
         };
-        // Of any constant it counts rows.
+        // `count` of any constant counts rows.
         if let (AggregateKind::Count, Selector::Literal(_)) = (kind, arg) {
             return self.count_rows();
         }
@@ -212,8 +212,9 @@ impl Planner<'_, '_> {
         Ok(Some(Planned { ty, name, expr }))
     }
 
-    /// Notes a call that is evaluated at each execution for its errors alone: one of constants, or of a function
-    /// that checks its constants before it looks at the value, whose other arguments are null then.
+    /// Notes a call that is evaluated at each execution for its errors alone. It is a call of
+    /// constants, or of a function that checks its constants before it reads the value; its other
+    /// arguments are null then.
     fn note_constant_call(&mut self, function: &NativeFunction, args: &[Expr]) {
         if function.callee.is_some() {
             return;

@@ -31,7 +31,7 @@ pub(in crate::select) fn plan_group_selector(
     let mut planner = Planner { table, cx, plan, in_aggregate: false, first_column: None };
     let planned = planner.selector(selector, None, binds);
     *selection = planner.plan;
-    // Of an aggregate in it the caller says that it cannot group; none is computed.
+    // The caller rejects an aggregate in the expression; none is computed.
     selection.aggregates.truncate(aggregates);
     let Planned { expr, ty, name } = planned?;
     let is_aggregate = matches!(expr, Expr::Aggregate(_));

@@ -13,8 +13,8 @@ use crate::term::{Binds, resolve_hint, test_assignment};
 type ElementsPlanned = (Vec<Expr>, Vec<String>, Option<CqlType>);
 
 impl Planner<'_, '_> {
-    /// Whether constants that stand behind a type in parentheses are of that type. How many a vector
-    /// has is told in other words.
+    /// Returns true if constants after a type in parentheses are of that type. A wrong number of
+    /// elements of a vector is reported by another error.
     fn constants_fit(&self, selector: &Selector, ty: &CqlType) -> bool {
         if let (Selector::List(items, _), CqlType::Vector { element, .. }) = (selector, ty) {
             return items.iter().all(|item| self.constants_fit(item, element));
@@ -121,8 +121,8 @@ impl Planner<'_, '_> {
         expected: Option<&CqlType>,
         binds: &mut Binds,
     ) -> Result<ElementsPlanned, PlanError> {
-        // Each element is planned once: first those that have a type of their own, of which the
-        // first gives the type of all when none is expected, then the others.
+        // Each element is planned once: first those that have a type of their own, then the others.
+        // When no type is expected, the first of these gives the type of all.
         let mut ty = expected.cloned();
         let mut planned: Vec<Option<Planned>> = Vec::with_capacity(items.len());
         for item in items {
@@ -136,7 +136,7 @@ impl Planner<'_, '_> {
             planned.push(own);
         }
         if ty.is_none() {
-            // Of literals alone: it is the collection whose type cannot be told.
+            // Literals alone: the type of the collection is unknown.
             return Ok((Vec::new(), Vec::new(), None));
         }
         let (mut exprs, mut names) = (Vec::new(), Vec::new());
@@ -224,7 +224,7 @@ impl Planner<'_, '_> {
                 name: format!("{{{}}}", names.join(", ")),
             }));
         }
-        // Of itself it has no type, whatever is in it.
+        // Without an expected type a map has none, whatever its entries are.
         let Some(CqlType::Map { key, value, .. }) = expected else { return Ok(None) };
         let (key_ty, value_ty) = (Some(&**key), Some(&**value));
         let (keys, values): (Vec<Selector>, Vec<Selector>) = entries.iter().cloned().unzip();
@@ -241,7 +241,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Whether a collection is wanted as one value; what is written out is of that kind then.
+/// Returns true if a frozen collection is expected; a literal then becomes frozen.
 fn is_frozen(expected: Option<&CqlType>) -> bool {
     expected.is_some_and(CqlType::is_frozen_collection)
 }

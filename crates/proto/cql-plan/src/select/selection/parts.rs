@@ -110,7 +110,7 @@ fn field_of(receiver: &Planned, field: &str) -> Result<(usize, CqlType, usize), 
     }
 }
 
-/// Key type, element type and whether it is a map.
+/// Returns the key type, the element type, and true for a map.
 fn keyed(receiver: &Planned, what: &str) -> Result<(CqlType, CqlType, bool), PlanError> {
     match &receiver.ty {
         CqlType::Map { key, value, .. } => Ok(((**key).clone(), (**value).clone(), true)),

@@ -1,4 +1,4 @@
-//! Server-side DESCRIBE: what is described, as rows of text.
+//! Server-side DESCRIBE: objects as rows of text.
 //!
 //! Owns: the choice and order of elements, result columns, paging by row offset, errors; the text
 //! is in [`text`]. Never: IO; the ring is asked through the context.
@@ -39,7 +39,7 @@ const SYSTEM: &[&str] = &[
 /// A range's end and the nodes that own it, each as `/127.0.0.1:7000`.
 pub type RangeOwners = Vec<(Token, Vec<String>)>;
 
-/// What DESCRIBE is run on.
+/// Input of DESCRIBE.
 pub struct DescribeContext<'a> {
     /// Everything that exists.
     pub schema: &'a Schema,
@@ -53,7 +53,7 @@ pub struct DescribeContext<'a> {
     pub range_owners: &'a dyn Fn(&str) -> RangeOwners,
     /// Rows per page; `None` and 0 = all in one.
     pub page_size: Option<u32>,
-    /// Where the page before ended.
+    /// End of the previous page.
     pub paging_state: Option<&'a [u8]>,
 }
 
@@ -121,7 +121,7 @@ impl DescribePlan {
     /// One page of the result.
     ///
     /// # Errors
-    /// Invalid: no keyspace, what is described does not exist, the schema changed since the page
+    /// Invalid: no keyspace, the described object does not exist, the schema changed since the page
     /// before. Protocol: the paging state is not one of DESCRIBE.
     pub fn run(&self, cx: &DescribeContext<'_>) -> Result<DescribeResult, PlanError> {
         let offset = match cx.paging_state {
@@ -152,7 +152,7 @@ impl DescribePlan {
         Ok(DescribeResult { columns, rows, paging_state })
     }
 
-    /// Whether the rows have the statements' text, and all elements of the result.
+    /// Returns all elements of the result, and true if the rows have the statements' text.
     fn elements<'s>(
         &self,
         cx: &DescribeContext<'s>,
@@ -220,7 +220,7 @@ fn by_name<'s, T: 's>(
     items
 }
 
-/// Of the session's keyspace, or of all when there is none.
+/// Lists elements of the session's keyspace, or of all keyspaces when none is in use.
 fn listed<'s>(
     cx: &DescribeContext<'s>,
     of: impl Fn(&'s Keyspace) -> Vec<Element<'s>>,
@@ -472,7 +472,7 @@ pub fn schema_text(table: &schema::Table) -> String {
     out
 }
 
-/// The user types that a type consists of, each behind those it consists of.
+/// The user types that a type consists of, each after its own components.
 fn add_user_types<'t>(ty: &'t types::CqlType, out: &mut Vec<&'t types::UdtType>) {
     ty.sub_types().into_iter().for_each(|part| add_user_types(part, out));
     if let types::CqlType::Udt(udt) = ty

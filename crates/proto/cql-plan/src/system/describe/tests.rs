@@ -1,4 +1,4 @@
-//! Comparison with what a Cassandra 5.0.9 answered for `testdata/schema.cql`.
+//! Comparison with the answers of a Cassandra 5.0.9 for `testdata/schema.cql`.
 
 use super::*;
 use crate::ddl::{DdlContext, DdlPlan};

@@ -181,7 +181,7 @@ pub(super) fn table(table: &Table, with_internals: bool) -> String {
 }
 
 fn definition(table: &Table, column: &Column) -> String {
-    // What is static in a compact table is shown as it was written.
+    // A static column of a compact table is shown as it was written.
     let is_shown = table.column(&column.name).is_none() || !table.is_static_compact();
     let suffix = if column.kind == ColumnKind::Static && is_shown { " static" } else { "" };
     let mask = table.mask_of(column).map(|m| mask(table, m)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a body cannot reach, and what ends it.
+//! Things that a body cannot reach, and the limits that end it.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn entries_are_seen_in_one_order() {
                 return table.concat(seen, ' ')";
     check(body, "3 a b c nil");
     check("return tostring(next({}))", "nil");
-    // What is removed on the way is not seen; what is there already may be changed.
+    // An entry removed during the iteration is not seen; an existing one may be changed.
     let body = "local t, seen = {a = 1, b = 2, c = 3}, ''
                 for k, v in pairs(t) do seen = seen .. k .. v t.b = nil t.c = 9 end
                 return seen";
@@ -135,7 +135,7 @@ fn an_endless_function_ends_with_its_fuel() {
         assert_eq!(function.call(&[], &mut fuel), Err(CallError::Fuel(FUEL)), "{body}");
         assert_eq!(fuel, 0);
     }
-    // What would take as long as a number says, in Lua.
+    // Calls that loop as often as a number says, in Lua.
     check("return string.rep('', 1 << 60)", "");
     let all =
         "table.concat(setmetatable({}, {__index = function() return '' end}), '', 1, 1 << 60)";

@@ -46,7 +46,7 @@ fn tables_are_worked_on_as_lua_does_it() {
     fails("table.move({}, 1, math.maxinteger, 2)", "units of fuel");
 }
 
-/// What Lua 5.4.8 prints for these.
+/// Expected values are those of Lua 5.4.8.
 #[test]
 fn patterns_match_as_lua_matches_them() {
     for (call, expect) in [

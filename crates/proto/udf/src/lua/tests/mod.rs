@@ -34,7 +34,7 @@ fn call(function: &Function, args: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, 
     function.call(args, &mut { FUEL })
 }
 
-/// What a body without arguments returns as text.
+/// Runs a body without arguments and returns its result as text.
 fn eval(body: &str) -> Result<String, String> {
     let function = compile(&[], CqlType::Text, body).map_err(|error| error.to_string())?;
     match call(&function, &[]) {
@@ -55,7 +55,7 @@ fn fails(body: &str, expect: &str) {
     assert!(error.contains(expect), "{body}: {error}");
 }
 
-/// What a body makes of a value.
+/// Runs a body on a value and returns its result as text.
 fn map(from: CqlType, value: Option<&[u8]>, to: CqlType, body: &str) -> Result<String, String> {
     let function = compile(&[from], to.clone(), body).unwrap();
     match call(&function, &[value]) {
@@ -65,7 +65,7 @@ fn map(from: CqlType, value: Option<&[u8]>, to: CqlType, body: &str) -> Result<S
     }
 }
 
-/// What a body without arguments returns as a value of the type.
+/// Checks the result of a body without arguments, as a value of the type.
 #[track_caller]
 fn returns(to: CqlType, body: &str, expect: &str) {
     let got = map(CqlType::Int, None, to, body);

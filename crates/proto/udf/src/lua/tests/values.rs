@@ -28,7 +28,7 @@ fn simple_values_are_numbers_strings_and_booleans() {
         let function = compile(&[ty.clone()], CqlType::Text, body).unwrap();
         assert_eq!(call(&function, &[Some(&value)]), Ok(Some(lua.into())), "{ty}");
     }
-    // What is empty is no number.
+    // An empty value is no number.
     assert_eq!(map(CqlType::Int, Some(b""), CqlType::Text, "return type(a)").unwrap(), "'nil'");
     assert_eq!(map(CqlType::Text, Some(b""), CqlType::Text, "return type(a)").unwrap(), "'string'");
 }
@@ -201,7 +201,7 @@ fn large_numbers_are_bounded() {
     assert_eq!(varint("while true do a = a * a end"), "a number has more than 16384 bytes");
     let kept = "for i = 1, 13 do a = a * a end local all = {} for i = 1, 1e6 do all[i] = a + i end";
     assert_eq!(varint(kept), "it used more than its 4194304 bytes of memory");
-    // What is not kept goes.
+    // Unreferenced numbers are collected.
     let dropped = "for i = 1, 13 do a = a * a end for i = 1, 8000 do local x = a + i end return 1";
     assert_eq!(map(CqlType::Varint, Some(&[2]), CqlType::Varint, dropped).as_deref(), Ok("1"));
     let slow = "for i = 1, 15 do a = a * a end while true do local x = a * a / a end";
@@ -307,7 +307,7 @@ fn tuples_and_user_types_are_tables_with_nil_for_null() {
     assert!(got.contains("has no field a number"), "{got}");
 }
 
-/// Values of a type that have a form in Lua, and what they are afterwards.
+/// Values of a type that have a form in Lua, and the values that come back.
 fn typed_value() -> impl Strategy<Value = (CqlType, Vec<u8>)> {
     let bytes = |ty: CqlType, len: usize| {
         proptest::collection::vec(any::<u8>(), len).prop_map(move |value| (ty.clone(), value))
