@@ -20,7 +20,7 @@ use crate::operation::{Class, CommandRow, Scope};
 macro_rules! cluster_commands {
     ($( $(#[$doc:meta])* $variant:ident { $( $(#[$of_field:meta])* $field:ident : $type:ty ),* $(,)? }
         as $how:tt = $row:expr, $word:literal; )*) => {
-        /// `POST /api/v1/cluster`: what a node can be told to do in its cluster.
+        /// `POST /api/v1/cluster`: commands to a node about its part in the cluster.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
         pub enum ClusterCommand {
@@ -229,7 +229,7 @@ cluster_commands! {
         #[serde(default)]
         tables: Vec<String>,
     } as {
-        /// Of these tables.
+        /// Tables to clean up.
         tables: Vec<TableId>,
     }
         = CommandRow::new("cleanup", Scope::Shard, Class::Destroys).members_only(), "cleanup";
@@ -331,7 +331,7 @@ cluster_commands! {
         = CommandRow::new("invalidate_counter_cache", Scope::Shard, Class::Changes), "invalidatecountercache";
     /// Compactions at a time.
     SetConcurrentCompactors {
-        /// Of the node, 1 or more; each shard runs its part, rounded up.
+        /// Number for the whole node, 1 or more; each shard runs its part, rounded up.
         count: u32,
     } as given
         = CommandRow::new("set_concurrent_compactors", Scope::Shard, Class::Changes), "setconcurrentcompactors";
@@ -350,7 +350,7 @@ cluster_commands! {
     /// Carries out what is in the batch log now; done when all of it was tried.
     ReplayBatchlog {} as given
         = CommandRow::new("replay_batchlog", Scope::Node, Class::Changes), "replaybatchlog";
-    /// Writes the estimates of `system.size_estimates` and `system.table_estimates` anew.
+    /// Rewrites the estimates of `system.size_estimates` and `system.table_estimates`.
     RefreshSizeEstimates {} as given
         = CommandRow::new("refresh_size_estimates", Scope::Node, Class::Changes), "refreshsizeestimates";
     /// Changes a setting until the node stops.
@@ -361,9 +361,9 @@ cluster_commands! {
         value: String,
     } as given
         = CommandRow::new("set_setting", Scope::Shard, Class::Changes), "changing a setting";
-    /// Traces requests although nobody asks.
+    /// Traces requests without the client's request.
     SetTraceProbability {
-        /// Of a million requests so many.
+        /// Traced requests per million.
         per_million: u32,
     } as checked
         = CommandRow::new("set_trace_probability", Scope::Shard, Class::Changes), "settraceprobability";
@@ -397,7 +397,7 @@ cluster_commands! {
         /// IP addresses.
         addresses: Vec<String>,
     } as {
-        /// Of their storage ports.
+        /// Addresses of the peers' storage ports.
         addresses: BTreeSet<IpAddr>,
     }
         = CommandRow::new("cut_links", Scope::Shard, Class::Changes), "cutting links";

@@ -37,12 +37,13 @@ pub const TIMEOUTS_TEXT: &str = "read, range, write, counterwrite, cascontention
                                  (general rpc_timeout_in_ms)";
 
 impl ClusterCommand {
-    /// Whether shard 0 does it for the node; else every shard does its part.
+    /// Returns true if shard 0 does it for the node; else every shard does its part.
     pub fn is_for_one_shard(&self) -> bool {
         self.row().scope != Scope::Shard
     }
 
-    /// Whether it waits until the node is a full member; the native transport may be switched off before.
+    /// Returns true if it waits until the node is a full member. Switching the native transport off
+    /// does not wait.
     fn needs_a_member(&self) -> bool {
         self.row().members_only || *self == ClusterCommand::SetNativeTransport { enabled: true }
     }
@@ -196,7 +197,7 @@ fn dead_at(
     Ok(member.host_id)
 }
 
-/// Whether enough nodes stay when this one leaves.
+/// Checks that enough nodes stay when this one leaves.
 fn check_decommission(snapshot: &ClusterSnapshot, force: bool) -> Result<(), ActionError> {
     let refused = |text: String| Err(argument(format!("Unsupported operation: {text}")));
     let Some(me) = snapshot.local_member() else {
@@ -264,8 +265,8 @@ fn removable(
     Ok(host)
 }
 
-/// Nodes that gossip does not know, or knows to be down, may be dead; without gossip nobody is known
-/// to be.
+/// Returns false for nodes that gossip does not know, or knows to be down: they may be dead.
+/// Without gossip no node is known to be dead.
 fn is_alive(gossip: Option<&GossipReport>, member: &Member) -> bool {
     match gossip {
         Some(gossip) => gossip.peer(&member.host_id.to_string()).is_some_and(|p| p.is_alive),

@@ -101,7 +101,7 @@ fn report(
     };
     if member.host_id == snapshot.local.host_id {
         report.up = true;
-        // The facts are of this start; the log has the address of the last one until it is told.
+        // The facts are of this start; the log has the address of the last one until it is updated.
         report.address.clone_from(&facts.address);
         report.storage_port = facts.storage_port;
         report.release_version.clone_from(&facts.release_version);

@@ -1,4 +1,5 @@
-//! What the API says, as JSON. Names are stable: fields are added, never renamed.
+//! Reports and request bodies of the API, as JSON. Names are stable: fields are added, never
+//! renamed.
 
 mod caches;
 mod cluster;
@@ -63,13 +64,13 @@ pub struct NodeReport {
     pub uptime_seconds: u64,
     /// When this run began, seconds since 1970.
     pub generation: i64,
-    /// Whether CQL clients are served.
+    /// True if CQL clients are served.
     pub native_transport_active: bool,
     /// Shards of this node.
     pub shards: u16,
     /// Memory budget, bytes.
     pub memory_bytes_max: u64,
-    /// Errors in the log since the start; 0 where nobody counts them.
+    /// Errors in the log since the start; 0 where they are not counted.
     #[serde(default)]
     pub exceptions: u64,
 }
@@ -77,7 +78,7 @@ pub struct NodeReport {
 /// One member of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemberReport {
-    /// IP address that other nodes are told.
+    /// IP address that is announced to other nodes.
     pub address: String,
     /// Port for other nodes.
     pub storage_port: u16,
@@ -93,7 +94,7 @@ pub struct MemberReport {
     /// IP address for CQL clients; empty when it is not known.
     #[serde(default)]
     pub rpc_address: String,
-    /// Whether it answers.
+    /// True if the node is alive.
     pub up: bool,
     /// Nothing says whether it answers: this node does not listen to gossip.
     #[serde(default)]
@@ -218,10 +219,10 @@ pub struct TableReport {
     /// Longest time between the first and the last write of an SSTable, microseconds.
     #[serde(default)]
     pub sstable_span_micros_max: u64,
-    /// Of a leveled table: its levels.
+    /// Levels of a leveled table.
     #[serde(default)]
     pub levels: Option<LevelsReport>,
-    /// Of a table of time windows: their size and unit, such as `1 DAYS`.
+    /// Size and unit of the windows of a table of time windows, such as `1 DAYS`.
     #[serde(default)]
     pub time_window: Option<String>,
     /// How long reads of ranges took.
@@ -328,7 +329,7 @@ impl TableReport {
     }
 }
 
-/// What is on the levels of a table.
+/// SSTables on the levels of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelsReport {
     /// How many times larger a level is than the one before it.
@@ -491,7 +492,7 @@ pub struct HistoryReport {
     pub properties: Vec<(String, String)>,
 }
 
-/// What SSTables have in a range of the ring, for `system.size_estimates`.
+/// Partitions and bytes of SSTables in a range of the ring, for `system.size_estimates`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EstimateReport {
     /// Partitions in the range.
@@ -531,7 +532,7 @@ pub struct SnapshotReport {
     pub disk_bytes: u64,
     /// `2026-11-21T05:14:49.204Z`; empty when it is not known.
     pub created_at: String,
-    /// When it is removed by itself; empty: never.
+    /// Expiry, when it is removed automatically; empty: never.
     #[serde(default)]
     pub expires_at: String,
     /// A Cassandra has made it for a repair.
@@ -594,7 +595,7 @@ pub struct UpgradeRequest {
 pub struct SnapshotRequest {
     /// Name of the snapshot.
     pub tag: String,
-    /// What to take.
+    /// Keyspaces to snapshot.
     #[serde(default)]
     pub keyspaces: Vec<String>,
     /// Tables of the one keyspace; empty is all of them.
@@ -603,7 +604,7 @@ pub struct SnapshotRequest {
     /// Memtables are not flushed first.
     #[serde(default)]
     pub skip_flush: bool,
-    /// Seconds after which it is removed by itself, 60 at least; `None`: never.
+    /// Seconds after which it is removed automatically, 60 at least; `None`: never.
     #[serde(default)]
     pub ttl_seconds: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! What each shard answers, on its own thread, through the mesh.
+//! Requests that each shard answers, on its own thread, through the mesh.
 //!
 //! Owns: [`serve_shard`]. Questions are answered at once, commands in a task of the shard's gate. Reading order:
 //! this file, `reports`, `samples`.
@@ -25,9 +25,9 @@ pub struct ShardParts {
     pub rt: Rt,
     /// Its tables.
     pub store: Store,
-    /// The schema and who is there.
+    /// The schema and the members.
     pub membership: Membership,
-    /// What it can be told to do.
+    /// Actions of the shard.
     pub actions: Rc<dyn ShardActions>,
     /// The node.
     pub facts: Arc<NodeFacts>,

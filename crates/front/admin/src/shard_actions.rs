@@ -19,16 +19,17 @@ use crate::request::ActionError;
 /// A command in progress on one shard.
 pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, ActionError>>>>;
 
-/// What a shard can be told to do. Crate `node` binds it to the shard's store and server.
+/// Actions of a shard. Crate `node` binds it to the shard's store and server.
 pub trait ShardActions {
     /// Writes the memtables of these tables to disk.
     fn flush(&self, tables: Vec<TableId>) -> Work<()>;
     /// Merges all SSTables of each of these tables.
     fn compact(&self, tables: Vec<TableId>) -> Work<()>;
-    /// Writes SSTables of these tables anew that are of other versions than the one written now, or
-    /// all of them; of those that were written by then, milliseconds since 1970, if that is given.
+    /// Rewrites SSTables of these tables: those of other versions than the one written now, or all
+    /// of them. `written_by` (milliseconds since 1970) limits it to files that were written by
+    /// then.
     fn upgrade(&self, tables: Vec<TableId>, all: bool, written_by: Option<i64>) -> Work<()>;
-    /// What requests of clients took that this shard was asked for, by table.
+    /// Latencies of client requests that this shard coordinated, by table.
     fn table_latencies(&self) -> Vec<(TableId, CoordinatorReport)> {
         Vec::new()
     }
@@ -45,11 +46,11 @@ pub trait ShardActions {
         tables: Vec<TableId>,
         skip_flush: bool,
     ) -> Work<()>;
-    /// Removes the snapshot of that name of these tables; told to shard 0.
+    /// Removes the snapshot of that name of these tables; sent to shard 0.
     fn abandon_snapshot(&self, tag: String, tables: Vec<TableId>) -> Work<()>;
     /// Finished compactions of the whole node, newest first.
     fn compaction_history(&self) -> Work<Vec<HistoryReport>>;
-    /// What this shard's SSTables of a table have in these ranges.
+    /// Returns estimates over this shard's SSTables of a table, one per range.
     fn estimates(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<EstimateReport>;
     /// Tokens of some keys of this shard's SSTables of a table, within the ranges that the node has
     /// first.
@@ -58,11 +59,11 @@ pub trait ShardActions {
     }
     /// Snapshots of the node's tables; asked of shard 0.
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
-    /// Removes snapshots; told to shard 0.
+    /// Removes snapshots; sent to shard 0.
     fn clear_snapshots(&self, which: ClearRequest) -> Work<()>;
     /// Running and finished compactions of this shard; pending ones come from the tables' numbers.
     fn compactions(&self) -> CompactionReport;
-    /// Whether CQL clients are served.
+    /// Returns true if CQL clients are served.
     fn native_transport_active(&self) -> bool;
     /// Connections of this shard's clients.
     fn clients(&self) -> Vec<ClientReport> {
@@ -87,7 +88,8 @@ pub trait ShardActions {
     fn set_guardrail(&self, _: GuardrailRequest) -> Work<()> {
         Box::pin(async move { Err(ActionError::Unsupported("setting a guardrail")) })
     }
-    /// This shard's part in the cluster; what is not there stays `None` or empty.
+    /// Returns this shard's part in the cluster; a subsystem that the node lacks stays `None` or
+    /// empty.
     fn cluster(&self) -> ClusterReport {
         ClusterReport::default()
     }
@@ -107,7 +109,7 @@ pub trait ShardActions {
     fn participations(&self) -> Vec<ParticipationReport> {
         Vec::new()
     }
-    /// Switches the repairs that begin by themselves, when told how, and tells how they stand.
+    /// Switches automatic repairs on or off if a value is given, and returns their state.
     ///
     /// # Errors
     /// `Unsupported`, `Failed`.
@@ -115,7 +117,7 @@ pub trait ShardActions {
         Err(ActionError::Unsupported("auto_repair"))
     }
 
-    /// What this shard knows of repairs of tables.
+    /// Returns what this shard knows of repairs of tables.
     ///
     /// # Errors
     /// `Unsupported`; `Argument`: there is no such keyspace or table.
@@ -124,10 +126,10 @@ pub trait ShardActions {
     }
 }
 
-/// What does not change while a node runs.
+/// Facts about a node that do not change while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// IP address that other nodes are told.
+    /// IP address that is announced to other nodes.
     pub address: String,
     /// Port for other nodes.
     pub storage_port: u16,

@@ -1,5 +1,5 @@
-//! What a shard is asked of the files of its tables: taking files in, and compactions that somebody
-//! wants, does not want, or wants otherwise.
+//! Requests to a shard about the files of its tables: imports, and compactions that are started,
+//! stopped or configured by request.
 
 use schema::{Schema, Table};
 use stdx::{Generation, TableId, Token};
@@ -32,7 +32,7 @@ pub enum UpkeepRequest {
         keyspace: String,
         /// Table.
         table: String,
-        /// What the shards named.
+        /// Files that the shards named.
         files: Vec<Descriptor>,
     },
     /// Show what was taken in; to every shard.
@@ -41,7 +41,7 @@ pub enum UpkeepRequest {
         keyspace: String,
         /// Table.
         table: String,
-        /// What shard 0 took in.
+        /// Files that shard 0 imported.
         files: Vec<Descriptor>,
     },
     /// Name the files that have a partition; to every shard. Answered with
@@ -147,7 +147,7 @@ pub enum UpkeepAction {
     },
     /// Give running compactions up.
     Stop {
-        /// Of this kind, as compactions are listed; `None`: of any.
+        /// Kind of compaction, as compactions are listed; `None`: any.
         kind: Option<&'static str>,
         /// With this id.
         id: Option<String>,
@@ -369,7 +369,7 @@ fn ranges_of(start: i64, end: i64) -> Vec<(Token, Token)> {
     }
 }
 
-/// Files by table. As Cassandra does, those of tables that are not there are passed over.
+/// Files by table. Like Cassandra, skips files of tables that do not exist.
 fn files_of(
     schema: &Schema,
     files: &[String],

@@ -1,8 +1,8 @@
-//! What the API says about a node's part in a cluster, and what it can be told to do in it.
+//! A node's part in a cluster as the API reports it, and the requests that change it.
 //!
-//! Who is in, with which tokens, is in [`super::NodeReport`]; this is what only gossip, messaging,
-//! hints and streaming of this node know. A part that a node does not have is `None` or empty, and
-//! what needs it answers that it is not supported: no value here is made up.
+//! The members and their tokens are in [`super::NodeReport`]. This module has what only gossip,
+//! messaging, hints and streaming of this node know. A subsystem that a node does not have is
+//! `None` or empty. A request that needs it is answered "not supported": no value here is made up.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 /// adds them up ([`ClusterReport::merge`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClusterReport {
-    /// What the node does now, in Cassandra's words: `STARTING`, `JOINING`, `NORMAL`, `LEAVING`,
-    /// `DECOMMISSIONED`, `MOVING`, `DRAINING`, `DRAINED`; empty when it does not say. From shard 0.
+    /// Operation mode, in Cassandra's words: `STARTING`, `JOINING`, `NORMAL`, `LEAVING`,
+    /// `DECOMMISSIONED`, `MOVING`, `DRAINING`, `DRAINED`; empty when the node reports none. From
+    /// shard 0.
     #[serde(default)]
     pub operation_mode: String,
-    /// Who is alive; `None`: no gossip on this node. From shard 0.
+    /// Peers and their liveness; `None`: no gossip on this node. From shard 0.
     #[serde(default)]
     pub gossip: Option<GossipReport>,
     /// Replicas are ranked by how fast they answered.
@@ -47,7 +48,7 @@ pub struct ClusterReport {
     /// The last decommission of this run has failed. From shard 0.
     #[serde(default)]
     pub decommission_failed: bool,
-    /// What replaces a thread pool: operations by stage.
+    /// Operations by stage, in the role of Cassandra's thread pools.
     #[serde(default)]
     pub stages: Vec<StageReport>,
     /// Messages that were given up, by Cassandra's name of the message.
@@ -64,7 +65,7 @@ pub struct ClusterReport {
 /// Settings as they are in force now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsReport {
-    /// Of the configuration.
+    /// Seeds of the configuration.
     pub seeds: Vec<String>,
     /// Where SSTables are.
     #[serde(default)]
@@ -77,7 +78,7 @@ pub struct SettingsReport {
     /// Replicas of a keyspace that does not say how many.
     #[serde(default)]
     pub default_keyspace_rf: u32,
-    /// Part of the requests that are traced although nobody asks, 0 to 1.
+    /// Fraction of the requests that are traced without the client's request, 0 to 1.
     pub trace_probability: f64,
     /// Flushed SSTables are linked into `backups`.
     pub incremental_backups: bool,
@@ -120,11 +121,11 @@ pub struct ClientReport {
     pub port: u16,
     /// `established`, `authenticating`, `ready`.
     pub stage: String,
-    /// Of the native protocol.
+    /// Version of the native protocol.
     pub protocol_version: u8,
-    /// Role it has logged in as; `anonymous` where nobody needs to.
+    /// Role that the client has logged in as; `anonymous` where no login is required.
     pub user: String,
-    /// Of its last USE; empty: none.
+    /// Keyspace of the connection's last USE; empty: none.
     pub keyspace: String,
     /// Since it connected.
     pub requests: u64,
@@ -132,7 +133,7 @@ pub struct ClientReport {
     pub driver_name: Option<String>,
     /// As the driver says.
     pub driver_version: Option<String>,
-    /// What it said in STARTUP.
+    /// Options of the STARTUP message.
     pub options: BTreeMap<String, String>,
 }
 
@@ -189,7 +190,7 @@ fn merged<T>(mine: Option<T>, other: Option<T>, merge: impl FnOnce(&mut T, T)) -
     }
 }
 
-/// What gossip of this node knows.
+/// Peers as gossip of this node sees them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GossipReport {
     /// False after `disablegossip`.
@@ -199,7 +200,7 @@ pub struct GossipReport {
 }
 
 impl GossipReport {
-    /// What is known of a node.
+    /// Returns the peer with this host id, if gossip knows it.
     pub fn peer(&self, host_id: &str) -> Option<&GossipPeerReport> {
         self.peers.iter().find(|p| p.host_id == host_id)
     }
@@ -216,7 +217,7 @@ pub struct GossipPeerReport {
     pub heartbeat: u64,
     /// Version of the state below.
     pub version: u64,
-    /// Whether it answers.
+    /// True if the node is alive.
     pub is_alive: bool,
     /// Suspicion on the scale of `phi_convict_threshold`; `None` for this node and for one whose
     /// heartbeats were too few.
@@ -288,11 +289,11 @@ impl TrafficReport {
 /// Messages of this node by kind, as Cassandra tells its connections apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessagesReport {
-    /// Of streams and repairs.
+    /// Messages of streams and repairs.
     pub large: MessageCounts,
     /// All others.
     pub small: MessageCounts,
-    /// Of gossip.
+    /// Messages of gossip.
     pub gossip: MessageCounts,
 }
 
@@ -334,7 +335,7 @@ pub struct HintsReport {
     pub throttle_kib: u64,
     /// Data centres for which nothing is stored.
     pub disabled_datacenters: Vec<String>,
-    /// What waits, by node.
+    /// Pending hints, by node.
     pub pending: Vec<PendingHintsReport>,
 }
 
@@ -365,7 +366,7 @@ pub struct PendingHintsReport {
     pub bytes: u64,
     /// Age of the oldest file, milliseconds since 1970.
     pub oldest_millis: i64,
-    /// Of the newest file.
+    /// Timestamp of the newest file.
     pub newest_millis: i64,
 }
 
@@ -377,7 +378,7 @@ pub struct StreamingReport {
     /// The same to other datacenters; 0 is no limit of their own.
     #[serde(default)]
     pub inter_dc_bytes_per_second_max: u64,
-    /// What is under way.
+    /// Running sessions.
     pub sessions: Vec<StreamReport>,
 }
 
@@ -405,7 +406,7 @@ pub struct StreamReport {
     /// Files on their way.
     #[serde(default)]
     pub current: Vec<StreamFileReport>,
-    /// Whether it is under way, also when nobody knows how much is left.
+    /// True while the session is running, even if the remaining amount is unknown.
     #[serde(default)]
     pub is_active: bool,
     /// When it began, milliseconds since 1970.
@@ -428,7 +429,7 @@ pub struct StreamFileReport {
 }
 
 impl StreamReport {
-    /// Whether everything is done, so that nothing is under way any more.
+    /// Returns true if all files are done and nothing of the session is running any more.
     pub fn is_finished(&self) -> bool {
         let both = [self.receiving, self.sending];
         !self.is_active
@@ -529,8 +530,8 @@ pub struct ForgetCredentials {
 pub struct CidrFilteringReport {
     /// Names and numbers.
     pub counts: Vec<(String, u64)>,
-    /// Names and the 50th, 95th, 99th, 99.9th percentile and maximum in nanoseconds; `None`: nobody
-    /// measures it.
+    /// Names and the 50th, 95th, 99th, 99.9th percentile and maximum in nanoseconds; `None`: not
+    /// measured.
     pub latencies: Vec<(String, Option<[f64; 5]>)>,
 }
 

@@ -1,5 +1,5 @@
-//! Who has how much of the ring: worked out from a [`NodeReport`] alone, so that the tool and the
-//! server say the same.
+//! Ownership of the ring by node: computed from a [`NodeReport`] alone, so that the tool and the
+//! server agree.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a repair is for; names are those of Cassandra's options.
+/// Request for a repair; names are those of Cassandra's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairOrder {
     /// Keyspace.
@@ -48,14 +48,14 @@ pub struct RepairOrder {
 /// `GET /api/v1/auto_repair`: the repairs that begin by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutoRepairReport {
-    /// Whether they begin.
+    /// True if automatic repairs are enabled.
     pub enabled: bool,
     /// Bytes per second that they read at most; 0 = no limit of its own.
     pub bytes_per_second: u64,
     /// Bytes per second that they read now: enough for every window, less while there is time.
     #[serde(default)]
     pub pace_bytes_per_second: u64,
-    /// What would be needed, whatever the bounds.
+    /// Bytes per second that would be needed, regardless of the limits.
     #[serde(default)]
     pub needed_bytes_per_second: u64,
     /// Parts of tables that were not repaired within their window.
@@ -99,7 +99,7 @@ pub struct AutoRepairTable {
     pub state: String,
 }
 
-/// What a shard is told about repairs.
+/// Request to a shard about repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairCommand {
     /// Begin one.
@@ -149,15 +149,15 @@ pub struct RepairReport {
     pub mutation_bytes: u64,
     /// Its output.
     pub lines: Vec<RepairLineReport>,
-    /// What it is made of; only when that was asked for.
+    /// Sessions and parameters of the repair; only when the request asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<RepairDetails>>,
 }
 
-/// What a repair is made of. Times are microseconds since 1970.
+/// Parameters and sessions of a repair. Times are microseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairDetails {
-    /// What was asked for.
+    /// The request.
     pub order: RepairOrder,
     /// `full`, `incremental`, `preview full`, `preview unrepaired` or `preview repaired`.
     pub kind: String,
@@ -175,11 +175,11 @@ pub struct RepairDetails {
     pub compared_upto: Option<i64>,
     /// When it ended.
     pub ended_at: Option<i64>,
-    /// What it said at its end.
+    /// Its final message.
     pub message: Option<String>,
 }
 
-/// Ranges that the same nodes hold, compared in one go. Times are microseconds since 1970.
+/// Ranges that the same nodes hold, compared in one session. Times are microseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairSessionReport {
     /// UUID.
@@ -227,13 +227,13 @@ pub struct RepairJobReport {
 pub struct ParticipationReport {
     /// UUID of the repair.
     pub id: String,
-    /// Who coordinates it, as `/127.0.0.2:7000`.
+    /// Coordinator, as `/127.0.0.2:7000`.
     pub initiator: String,
     /// As `ks.t`.
     pub tables: Vec<String>,
     /// As `(1,2]`.
     pub ranges: Vec<String>,
-    /// What no repair has covered is compared alone.
+    /// Compares unrepaired data only.
     pub incremental: bool,
     /// All replicas take part.
     pub global: bool,
@@ -243,7 +243,7 @@ pub struct ParticipationReport {
     pub repaired_at: i64,
     /// When.
     pub course: CourseReport,
-    /// What of it was compared here.
+    /// Validations that this node ran for the session.
     pub validations: Vec<ValidationReport>,
 }
 
@@ -298,7 +298,7 @@ pub struct RepairLineReport {
     pub text: String,
 }
 
-/// Of what a summary of repairs is asked for.
+/// Scope of a summary of repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairSummaryQuery {
     /// Keyspace; `None`: all that are replicated.

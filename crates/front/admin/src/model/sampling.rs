@@ -12,7 +12,7 @@ pub struct SampleRequest {
     pub table: Option<String>,
     /// Places of each sampler, 1 to [`SampleRequest::CAPACITY_MAX`]: more are more accurate.
     pub capacity: usize,
-    /// How many of each sampler are told; fewer than `capacity`.
+    /// Number of results per sampler; fewer than `capacity`.
     pub count: usize,
     /// Milliseconds of sampling.
     pub duration: u64,

@@ -1,4 +1,4 @@
-//! What is asked of the files of tables, and told of how they are compacted.
+//! Requests about the files of tables, and reports of how tables are compacted.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct ImportRequest {
     pub directories: Vec<String>,
     /// The level in the files stays; else it becomes 0.
     pub keep_level: bool,
-    /// What the files say of repairs stays; else they become unrepaired.
+    /// The files keep their repair status; else they become unrepaired.
     pub keep_repaired: bool,
     /// Checksums and rows are not looked at.
     pub no_verify: bool,
@@ -54,7 +54,7 @@ pub struct RepairedRequest {
 /// A file of `GET /api/v1/sstables`: those of this node that have a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SstableReport {
-    /// Of its Data component.
+    /// Path of its Data component.
     pub path: String,
     /// `None`: the table is not leveled.
     pub level: Option<u32>,
@@ -93,10 +93,10 @@ commands! {
             table: String,
             /// At least.
             min: u32,
-            /// At most; 0: none begins by itself.
+            /// At most; 0: no compaction begins automatically.
             max: u32,
         } = CommandRow::new("set_thresholds", Scope::Shard, Class::Changes),
-        /// Whether compactions begin by themselves, until the node stops.
+        /// Turns automatic compactions on or off, until the node stops.
         SetAutomatic {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -136,7 +136,7 @@ commands! {
             keyspaces: Vec<String>,
             /// Tables of the one keyspace.
             tables: Vec<String>,
-            /// What hides.
+            /// Kinds of deletions that hide data.
             granularity: GarbageGranularity,
         } = CommandRow::new("garbage_collect", Scope::Shard, Class::Changes),
         /// Compares files with their checksums; those that failed are named in the error.
@@ -149,7 +149,7 @@ commands! {
             #[serde(flatten)]
             how: VerifyRequest,
         } = CommandRow::new("verify", Scope::Shard, Class::Changes),
-        /// Writes files anew with what can be read of them.
+        /// Rewrites files with what can be read of them.
         Scrub {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -167,7 +167,7 @@ commands! {
             /// Tables of the one keyspace.
             tables: Vec<String>,
         } = CommandRow::new("relocate", Scope::Shard, Class::Changes),
-        /// Writes files anew that are compressed otherwise than their table says now.
+        /// Rewrites files whose compression differs from what their table specifies now.
         Recompress {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -202,7 +202,7 @@ pub struct VerifyRequest {
     pub extended: bool,
     /// Files of older versions fail.
     pub check_version: bool,
-    /// The disk failure policy is told of a damaged file.
+    /// A corrupt file is reported to the disk failure policy.
     pub failure_policy: bool,
     /// Every partition must belong to the node; with `extended` only.
     pub check_tokens: bool,
@@ -226,7 +226,7 @@ pub struct ScrubRequest {
     pub reinsert_overflowed_ttl: bool,
 }
 
-/// What is looked for in other files: see [`CompactionCommand::GarbageCollect`].
+/// Data that is searched for in other files: see [`CompactionCommand::GarbageCollect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum GarbageGranularity {
@@ -245,16 +245,16 @@ pub struct DamagedReport {
     pub table: String,
     /// Its Data component.
     pub path: String,
-    /// What is wrong with it.
+    /// Error that was found.
     pub reason: String,
     /// When it was found, seconds since 1970.
     pub found: i64,
-    /// What can be read of it is in other files too: a full repair of its ranges lets it go.
+    /// Its readable data was copied to other files: a full repair of its ranges releases it.
     pub salvaged: bool,
     /// Why it is not, when that was tried.
     #[serde(default)]
     pub copy_failure: Option<String>,
-    /// What the node does about that repair, and what it waits for.
+    /// State of that repair on this node, and what it waits for.
     #[serde(default)]
     pub repair: Option<String>,
 }

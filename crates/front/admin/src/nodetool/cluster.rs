@@ -1,6 +1,6 @@
-//! What nodetool prints about gossip, messages between nodes, hints and streams.
+//! Output of nodetool about gossip, messages between nodes, hints and streams.
 //!
-//! A part that the node does not have is an error in words, never a value.
+//! A subsystem that the node does not have is an error in words, never a value.
 
 use std::fmt::Write;
 
@@ -76,9 +76,9 @@ pub fn get_endpoints(node: &NodeReport, found: &EndpointsReport, style: HostStyl
     out
 }
 
-/// `nodetool gossipinfo`. What Cassandra has in gossip and this server in its metadata (place,
-/// tokens, addresses) is shown with the version of the node's state; `NET_VERSION`,
-/// `SSTABLE_VERSIONS` and the like, which nobody announces here, are left out.
+/// `nodetool gossipinfo`. State that Cassandra has in gossip and this server in its metadata
+/// (location, tokens, addresses) is shown with the version of the node's state. `NET_VERSION`,
+/// `SSTABLE_VERSIONS` and the like, which no node announces here, are left out.
 ///
 /// # Errors
 /// There is no gossip on this node.

@@ -4,7 +4,7 @@
 use super::format::Table;
 use crate::model::GuardrailReport;
 
-/// What `-c` takes, in the order of Cassandra's messages.
+/// Values of `-c`, in the order of Cassandra's messages.
 pub const CATEGORIES: [&str; 4] = ["values", "thresholds", "flags", "others"];
 
 /// Which guardrails are asked for.

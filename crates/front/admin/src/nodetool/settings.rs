@@ -1,4 +1,4 @@
-//! What nodetool prints about single settings, and about clients.
+//! Output of nodetool about single settings, and about clients.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::format::{Table, java_double};
 use crate::model::{ClientReport, LogLevelReport};
 
-/// What Java prints where it knows nothing.
+/// Java's output for an unknown value.
 const UNDEFINED: &str = "undefined";
 
 /// How `nodetool getcompactionthroughput` prints the limit.

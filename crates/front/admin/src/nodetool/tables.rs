@@ -43,7 +43,7 @@ impl TableFilter {
     /// The tables that are shown, by keyspace, and how many.
     ///
     /// # Errors
-    /// In Cassandra's words: a keyspace or table is not there.
+    /// In Cassandra's words: a keyspace or table does not exist.
     fn choose<'a>(
         &self,
         tables: &'a [TableReport],
@@ -86,7 +86,7 @@ impl TableFilter {
 /// `nodetool tablestats`.
 ///
 /// # Errors
-/// As Cassandra's "nodetool: …": a keyspace or table is not there.
+/// As Cassandra's "nodetool: …": a keyspace or table does not exist.
 pub fn table_stats(
     tables: &[TableReport],
     filter: &TableFilter,

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::tables::{compression_ratio, per_slice, percent_repaired, read_write_ratio};
 use crate::model::TableReport;
 
-/// What tables are sorted by: one of [`SORT_KEYS`].
+/// Sort key of tables: one of [`SORT_KEYS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortKey(&'static str);
 
@@ -88,7 +88,7 @@ impl SortKey {
         }
     }
 
-    /// What is compared; what is no number, and what nobody measures, counts as 0.
+    /// Value to compare; a value that is no number or not measured counts as 0.
     fn value(self, t: &TableReport) -> f64 {
         let value = match self.0 {
             "compacted_partition_maximum_bytes" => t.partition_sizes.max() as f64,

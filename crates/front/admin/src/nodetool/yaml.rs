@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::format::java_double;
 
-/// What a command prints with `-F yaml`, of what it prints with `-F json`.
+/// Converts a command's output of `-F json` to its output of `-F yaml`.
 pub fn yaml_of_json(json: &str) -> String {
     let value = serde_json::from_str(json).unwrap_or_default();
     // SnakeYAML ends its text with a line, and the tool with another one.

@@ -40,7 +40,7 @@ pub(super) struct Api {
     pub(super) jobs: sampling::Jobs,
 }
 
-/// What is answered instead: status and a sentence.
+/// Error answer: status and a sentence.
 #[derive(Debug)]
 pub(super) struct ApiError(pub(super) StatusCode, pub(super) String);
 
@@ -145,7 +145,8 @@ impl Api {
             let _busy = Busy::new(&this.busy);
             if let AdminRequest::TakeSnapshot { tag, selection, .. } = &request {
                 if let Err(error) = this.in_turn(&request).await {
-                    // Half a snapshot would be taken for a whole one. The first error is told.
+                    // Half a snapshot would be mistaken for a whole one. The first error is
+                    // returned.
                     let (tag, selection) = (tag.clone(), selection.clone());
                     let abandon = AdminRequest::AbandonSnapshot { tag, selection };
                     let _ = this.caller.call(ShardId(0), abandon).await;

@@ -81,7 +81,7 @@ impl Api {
     }
 }
 
-/// Of `GET /api/v1/endpoints`.
+/// Query of `GET /api/v1/endpoints`.
 #[derive(Debug, Deserialize)]
 pub(super) struct EndpointsQuery {
     pub(super) keyspace: String,
@@ -143,7 +143,7 @@ pub fn stages(metrics: &Snapshot, compactions: &CompactionReport) -> Vec<StageRe
     all.push(StageReport {
         name: "Native-Transport-Requests".to_owned(),
         active,
-        // What was refused is neither active nor completed.
+        // Refused requests are neither active nor completed.
         completed: counted("cql_requests_total").saturating_sub(active + refused),
         blocked_total: refused,
         ..StageReport::default()
@@ -214,7 +214,7 @@ const MESSAGES: [(&str, &str); 17] = [
     ("Echo", "ECHO_REQ"),
 ];
 
-/// What came from other nodes and was not carried out, because it came too late; reads of ranges count
+/// Messages from other nodes that were dropped because they arrived too late; reads of ranges count
 /// as reads.
 const LATE: [(&str, &str); 2] =
     [("replica_mutations_late_total", "MUTATION_REQ"), ("replica_reads_late_total", "READ_REQ")];

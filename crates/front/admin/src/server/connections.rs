@@ -29,7 +29,7 @@ use crate::model::LOAD_BYTES_MAX;
 
 /// Connections at a time.
 pub(super) const CONNECTIONS_MAX: usize = 256;
-/// Of these only for connections from this machine.
+/// Connections that are reserved for clients on this machine.
 const LOOPBACK_RESERVE: usize = 32;
 /// Connections from one address.
 pub(super) const PER_ADDRESS_MAX: usize = 64;
@@ -49,7 +49,7 @@ struct Open<T> {
     idle_since: Option<T>,
 }
 
-/// What becomes of a new connection.
+/// Outcome of the admission of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     /// There is room.
@@ -115,7 +115,7 @@ struct State {
     phase: Phase,
     /// The last byte, either way.
     active_at: Instant,
-    /// Of the task that serves it.
+    /// Waker of the task that serves the connection.
     waker: Option<Waker>,
 }
 
@@ -138,7 +138,8 @@ impl Connection {
         }
     }
 
-    /// Whether a request that has arrived may be carried out.
+    /// Marks the connection as working; returns false if it was closed before its request could
+    /// begin.
     fn begin(&self) -> bool {
         let mut state = self.state();
         if state.phase == Phase::Closed {

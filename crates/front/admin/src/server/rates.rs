@@ -20,7 +20,8 @@ const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 
 /// Finished compactions, which no path has a name for.
 const COMPACTIONS: &str = "compactions";
-/// What is followed: names of ScyllaDB's, the counter, and the value of its label `code`, if it has one.
+/// Followed counters: ScyllaDB's name, the counter, and the value of its label `code`, if it has
+/// one.
 const FOLLOWED: [(&str, &str, Option<&str>); 4] = [
     (COMPACTIONS, "compactions_finished_total", None),
     ("write/timeouts", "coordinator_write_timeouts_total", None),
@@ -76,7 +77,7 @@ impl Rates {
         Rates { began: Instant::now(), all: Arc::default() }
     }
 
-    /// How often it happened; `None`: nobody follows it. The count is that of the last look.
+    /// Returns the rate of an event; `None`: not followed. The count is that of the last poll.
     pub(super) fn of(&self, name: &str) -> Option<Rate> {
         self.of_at(name, Instant::now())
     }
@@ -187,7 +188,7 @@ mod tests {
         counters[1].add(1);
         look();
         assert_eq!(after(5), (0.6, 0.6));
-        // What Cassandra's meters tell then; numbers of the library's own test.
+        // Values of Cassandra's meters at these times; numbers of the library's own test.
         for (minutes, expected) in [(1, 0.561_304_19), (2, 0.525_103_99)] {
             (0..12).for_each(|_| look());
             let seconds = 5 + minutes * 60;

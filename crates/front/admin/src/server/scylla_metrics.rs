@@ -17,7 +17,7 @@ use super::{rates, scylla_histograms};
 use crate::model::{CacheReport, ClusterReport, NodeReport, StreamReport, TableReport};
 use crate::request::ActionError;
 
-/// What is answered for a number that nobody counts here.
+/// Answer for a metric that is not counted here.
 fn no_number(what: &str) -> ApiError {
     let text = format!("this node does not count {what}; docs/user/nodetool.md lists what it does");
     ApiError(StatusCode::NOT_FOUND, text)
@@ -247,7 +247,7 @@ fn number_of(tables: &[TableReport], metric: &str, is_one: bool) -> Option<Value
             let whole = bytes(|t| t.uncompressed_bytes);
             Some(if whole > 0.0 { bytes(|t| t.disk_bytes) / whole } else { 0.0 }.into())
         }
-        // Of all tables these are told by shard there.
+        // ScyllaDB reports these by shard when the request is for all tables.
         "read" if is_one => add(|t| t.reads),
         "write" if is_one => add(|t| t.writes),
         "estimated_row_count" if is_one => add(|t| t.partitions_estimate),

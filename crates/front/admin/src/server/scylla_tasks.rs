@@ -27,7 +27,7 @@ pub(super) struct TaskStats {
     sequence_number: u32,
 }
 
-/// A task by itself.
+/// A single task.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct TaskStatus {
     id: String,
@@ -178,7 +178,7 @@ pub(super) async fn repair_status(
     }
 }
 
-/// What gossip says of a node.
+/// A node's state in gossip.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct EndpointState {
     addrs: String,

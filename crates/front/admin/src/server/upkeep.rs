@@ -1,6 +1,6 @@
-//! Files that are taken in, and compactions that somebody asks for.
+//! Imports of files, and compactions by request.
 //!
-//! An import is taken in by shard 0 and then shown by every shard: see crate `store`.
+//! Shard 0 takes an import in, then every shard shows it: see crate `store`.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -27,7 +27,7 @@ impl Api {
         }
     }
 
-    /// What shard 0 took in is shown by all.
+    /// Shard 0 takes files in, then all shards show them.
     async fn take_in(
         &self,
         keyspace: String,

@@ -34,7 +34,7 @@ fn too_few() -> Failure {
     bad("updatecidrgroup command requires a cidr group name and atleast one CIDR".to_owned())
 }
 
-/// What the node refuses ends with 2 here, as with Cassandra's tool.
+/// A refusal by the node ends with status 2, as with Cassandra's tool.
 fn change(line: &Line, command: &ClusterCommand) -> Result<(), Failure> {
     match line.api.command(Method::Post, "/api/v1/cluster", command) {
         Err(HttpError::Refused(400, words)) => Err(Failure::Node(words)),

@@ -55,7 +55,7 @@ pub enum HttpError {
     Connect(io::Error),
     /// The node refused: status and reason.
     Refused(u16, String),
-    /// What came is not an answer of the API.
+    /// The response is not an answer of the API.
     Strange(String),
 }
 

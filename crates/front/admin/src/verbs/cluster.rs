@@ -9,7 +9,7 @@ use crate::model::{ClusterCommand, ClusterReport, EndpointsReport, NodeReport};
 use crate::nodetool as layout;
 use crate::operation::{CLUSTER, Method};
 
-/// What the node says of its part in the cluster.
+/// Fetches the node's report about its part in the cluster.
 pub(super) fn report(api: &NodeApi) -> Result<ClusterReport, Failure> {
     Ok(api.get(CLUSTER)?)
 }
@@ -189,7 +189,7 @@ pub(super) fn cleanup(line: &Line) -> Outcome {
     for keyspace in keyspaces {
         let tables = tables.clone();
         match tell(&line.api, &ClusterCommand::Cleanup { keyspace, tables }) {
-            // A table that is not there.
+            // The table does not exist.
             Err(Failure::BadUse(words)) => return Err(Failure::Node(words)),
             other => other?,
         };

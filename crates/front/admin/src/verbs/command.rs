@@ -10,7 +10,7 @@ pub struct Flag {
     pub names: &'static [&'static str],
     /// Name of its value; `None` for a switch.
     pub value: Option<&'static str>,
-    /// What it does.
+    /// Help text.
     pub help: &'static str,
 }
 
@@ -26,7 +26,7 @@ pub(super) const fn valued(
     Flag { names, value: Some(value), help }
 }
 
-/// What a positional argument is.
+/// Kind of a positional argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// A keyspace.
@@ -67,13 +67,13 @@ pub struct Verb {
     pub name: &'static str,
     /// Older names.
     pub aliases: &'static [&'static str],
-    /// What it does.
+    /// Help text.
     pub help: &'static str,
     /// Its options.
     pub flags: &'static [Flag],
     /// Positional arguments, as the help shows them; empty: none.
     pub arguments: &'static str,
-    /// What they are.
+    /// Help text of the arguments.
     pub arguments_help: &'static str,
     /// How many it takes.
     pub arguments_max: usize,
@@ -152,7 +152,7 @@ impl Verb {
         self
     }
 
-    /// What its arguments are.
+    /// Sets the kinds of its arguments.
     pub(super) const fn kinds(mut self, kinds: &'static [Argument]) -> Verb {
         self.kinds = kinds;
         self

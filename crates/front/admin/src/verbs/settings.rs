@@ -205,7 +205,7 @@ pub(super) fn set_keys_to_save(line: &Line) -> Outcome {
                 .to_owned(),
         ));
     };
-    // What is saved of the key cache is nothing, however much may be.
+    // The key cache is never saved, whatever its limit.
     for (cache, keys) in [("row", rows), ("counter", counters)] {
         let name = format!("{cache}_cache_keys_to_save");
         set(&line.api, &name, &(*keys).max(0).to_string())?;
