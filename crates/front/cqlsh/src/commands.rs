@@ -43,7 +43,7 @@ impl<'s> Words<'s> {
     }
 }
 
-/// What ON or OFF did.
+/// Outcome of ON or OFF.
 #[derive(PartialEq, Eq)]
 enum Switch {
     On,

@@ -1,7 +1,7 @@
-//! What went wrong with a request, in the words of Cassandra's cqlsh.
+//! Errors of requests, in the words of Cassandra's cqlsh.
 //!
-//! Owns: the class name and the text that are printed for each error of the protocol, and for what
-//! fails on this side. Never: decides whether something is tried again.
+//! Owns: the class name and the text that are printed for each error of the protocol, and for
+//! failures on this side. Never: decides whether a request is retried.
 //!
 //! Source: the texts of the Python driver that cqlsh 6.2 uses (`cassandra/protocol.py`,
 //! `cassandra/__init__.py`).
@@ -86,7 +86,7 @@ impl Failure {
         Failure::new("KeyboardInterrupt", "")
     }
 
-    /// Whether it is [`Failure::interrupted`].
+    /// Returns true if it is [`Failure::interrupted`].
     pub(crate) fn is_interrupt(&self) -> bool {
         self.class == "KeyboardInterrupt"
     }

@@ -20,7 +20,7 @@ use crate::time;
 pub(crate) struct Style {
     /// Colours are wanted.
     pub(crate) color: bool,
-    /// What stands for null.
+    /// Text for null.
     pub(crate) null: String,
     /// strftime format of timestamps.
     pub(crate) timestamp_format: String,
@@ -30,9 +30,9 @@ pub(crate) struct Style {
     pub(crate) float_precision: i32,
     /// Digits behind the point of doubles.
     pub(crate) double_precision: i32,
-    /// What stands for the point; empty is a point.
+    /// Decimal separator; empty is a point.
     pub(crate) decimal_separator: String,
-    /// What stands between groups of three digits; empty is nothing.
+    /// Separator of groups of three digits; empty is none.
     pub(crate) thousands_separator: String,
     /// Words for true and false.
     pub(crate) booleans: (String, String),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::SIGINT;
 
-/// Whether the user wants back to the prompt. One that was made by `default` never says so.
+/// Flag for the user's wish to return to the prompt. One built by `default` is never set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -32,7 +32,7 @@ impl Interrupt {
         Arc::clone(&self.0)
     }
 
-    /// What came so far is done with.
+    /// Marks interrupts so far as handled.
     pub(crate) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }

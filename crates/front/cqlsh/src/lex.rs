@@ -6,7 +6,7 @@
 //!
 //! Source: the lexical rules of Cassandra's cqlsh 6.2 (`cql3handling.py`, `cqlhandling.py`).
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Letters, digits and underscores, beginning with a letter.
@@ -265,7 +265,7 @@ pub(crate) fn original<'s>(tokens: &[Token], source: &'s str) -> &'s str {
     }
 }
 
-/// Whether a token can be the name of something: in double quotes, or a word that is not reserved.
+/// Returns true if a token can be an identifier: in double quotes, or a word that is not reserved.
 pub(crate) fn is_name(token: &Token, source: &str) -> bool {
     match token.kind {
         Kind::Name => true,

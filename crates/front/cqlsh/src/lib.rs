@@ -59,7 +59,7 @@ pub fn main(arguments: &[String]) -> u8 {
         Ok(Asked::Run(options)) => *options,
         Ok(Asked::Print(text)) => {
             return match std::io::stdout().write_all(text.as_bytes()) {
-                // Also when whoever read it had enough.
+                // A reader that closed the pipe early is no error.
                 Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => 1,
                 _ => 0,
             };
@@ -176,7 +176,8 @@ fn use_color() -> bool {
     std::io::stdout().is_terminal() && !matches!(terminal.as_str(), "" | "dumb")
 }
 
-/// Readable by group or others, or owned by somebody else (who is not asked when this is root).
+/// Returns true if the file is readable by group or others, or owned by another user (root may read
+/// files of any owner).
 fn is_open_to_others(path: &Path) -> bool {
     let Ok(file) = std::fs::metadata(path) else { return false };
     let own = std::fs::metadata("/proc/self").map_or(file.uid(), |process| process.uid());

@@ -57,7 +57,7 @@ impl Shell {
         self.names_of = self.schema_version();
     }
 
-    /// Asks for the names again when the schema has changed since, whoever changed it.
+    /// Reloads the names when the schema has changed since, whichever client changed it.
     pub(crate) fn refresh_changed_names(&mut self) {
         let version = self.schema_version();
         if version.is_some() && version != self.names_of {

@@ -68,7 +68,7 @@ pub(crate) struct Options {
     pub(crate) tty: bool,
     pub(crate) json: bool,
     pub(crate) debug: bool,
-    /// What shows the page of a topic of HELP.
+    /// Program that shows the page of a topic of HELP.
     pub(crate) browser: Option<String>,
     pub(crate) history: bool,
     pub(crate) version: Option<ProtocolVersion>,
@@ -81,7 +81,7 @@ pub(crate) struct Options {
     pub(crate) trace_wait: Duration,
     pub(crate) time_format: String,
     pub(crate) zone: time::Zone,
-    /// Set while somebody at a terminal may press Ctrl-C.
+    /// Set while a user at a terminal may press Ctrl-C.
     pub(crate) interrupt: Interrupt,
     pub(crate) float_precision: i32,
     pub(crate) double_precision: i32,
@@ -94,7 +94,7 @@ pub(crate) struct Options {
     pub(crate) remarks: Vec<String>,
 }
 
-/// What the command line asks for.
+/// Action that the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// Run with these.
@@ -103,7 +103,7 @@ pub(crate) enum Asked {
     Print(String),
 }
 
-/// What the process offers.
+/// Environment of the process.
 pub(crate) struct Environment<'e> {
     /// A variable.
     pub(crate) variable: &'e dyn Fn(&str) -> Option<String>,
@@ -162,7 +162,7 @@ const KNOWN: &[Known] = &[
     ("json", "", false),
 ];
 
-/// What an argument is, as Python's argparse sees it.
+/// Kind of an argument, as Python's argparse sees it.
 enum Argument {
     /// A place, or the value of the option before it.
     Value,
@@ -411,12 +411,12 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
     })))
 }
 
-/// What is wrong with a file of settings.
+/// Formats an error in a settings file.
 fn wrong(path: &Path, error: &str) -> String {
     format!("cqlsh: error: {}: {error}", path.display())
 }
 
-/// What this shell does not do.
+/// Rejects options that this shell does not support.
 fn refuse(line: &Line, config: &Config) -> Result<(), String> {
     if line.has("coverage") {
         return Err("--coverage: it measures Python code, and there is none here".to_owned());

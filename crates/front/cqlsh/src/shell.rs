@@ -36,7 +36,7 @@ struct Capture {
     color: bool,
 }
 
-/// What the server says about itself.
+/// Facts about the server, as it reports them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     pub(crate) cluster: String,
@@ -152,7 +152,7 @@ impl Shell {
         let options = Options {
             keyspace: self.keyspace.clone(),
             tty: false,
-            // What was given to this shell, the SOURCE perhaps.
+            // Input that was given to this shell, perhaps the SOURCE itself.
             execute: None,
             file: None,
             username: self.target.user.as_ref().map(|(name, _)| name.clone()),
@@ -201,7 +201,7 @@ impl Shell {
     }
 
     /// Runs until the input ends or EXIT. Returns the exit status: 2 when a statement failed and
-    /// nobody sat at a terminal.
+    /// the shell is not interactive.
     pub(crate) fn run(&mut self) -> u8 {
         self.greet();
         if let Some(statement) = self.options.execute.clone() {
@@ -254,7 +254,7 @@ impl Shell {
             let was_interrupted = self.target.interrupt.is_set();
             if was_interrupted {
                 if !self.tty {
-                    // The rest of a file that somebody at a terminal has SOURCEd.
+                    // Skip the rest of a file that a user at a terminal has SOURCEd.
                     break;
                 }
                 self.target.interrupt.clear();
@@ -438,7 +438,7 @@ impl Shell {
         }
     }
 
-    /// An error: with the place in the input unless somebody sits at a terminal.
+    /// Prints an error, with its position in the input unless the shell is interactive.
     pub(crate) fn print_error(&mut self, text: &str) {
         self.failed = true;
         self.flush();
@@ -452,7 +452,7 @@ impl Shell {
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
-    /// Whether results go to a file.
+    /// Returns true if results are written to a file.
     pub(crate) fn is_capturing(&self) -> bool {
         self.capture.is_some()
     }
@@ -509,8 +509,8 @@ impl Shell {
     }
 }
 
-/// Whether a line leaves a long statement open for sure, so that it need not be cut into tokens
-/// again with each of its lines.
+/// Returns true if a line certainly leaves a long statement open. The statement then need not be
+/// cut into tokens again for each of its lines.
 fn cannot_end(statement: &str, line: &str) -> bool {
     if statement.len() < LONG_BYTES {
         return false;

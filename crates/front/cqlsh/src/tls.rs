@@ -24,14 +24,14 @@ use rustls::{
 
 use crate::config::Config;
 
-/// What is said when a version of TLS is asked for.
+/// Notice for a user who asks for a version of TLS.
 pub(crate) const VERSION_NOTICE: &str = "\
 Warning: Explicit SSL and TLS versions in the cqlshrc file or in SSL_VERSION environment property \
 are ignored as the protocol is auto-negotiated.
 
 ";
 
-/// What `cqlshrc` and the environment say about TLS.
+/// TLS settings of `cqlshrc` and the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     validate: bool,
@@ -232,7 +232,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What OpenSSL, and so cqlsh, says for a failed handshake.
+/// Returns the text that OpenSSL, and so cqlsh, prints for a failed handshake.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return error.to_string();

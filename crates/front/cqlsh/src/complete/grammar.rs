@@ -10,7 +10,7 @@
 
 use crate::lex::{self, Kind, Token};
 
-/// What may stand at one position.
+/// Element that may stand at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     /// A keyword, spelled as it is suggested.
@@ -95,7 +95,7 @@ impl Grammar {
         self.rules.iter().find(|(known, _)| known == name).map(|(_, node)| node)
     }
 
-    /// What may follow the tokens of one statement.
+    /// Returns the possible continuations after the tokens of one statement.
     pub(crate) fn expected(&self, tokens: &[Token], source: &str) -> Vec<Expected> {
         let mut walk = Walk { grammar: self, tokens, source, expected: Vec::new() };
         let start = Reading { at: 0, names: InSight::default() };

@@ -39,7 +39,7 @@ impl std::fmt::Display for Range {
     }
 }
 
-/// What a worker tells the shell's thread.
+/// Message from a worker to the shell's thread.
 enum News {
     Rows { csv: Vec<u8>, ends: Vec<usize> },
     RangeDone,

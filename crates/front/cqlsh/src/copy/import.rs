@@ -31,10 +31,10 @@ use crate::schema::Role;
 use crate::shell::Shell;
 use crate::time::{Moment, Zone};
 
-/// How often it is looked whether somebody has pressed Ctrl-C.
+/// Interval of the checks for Ctrl-C.
 const INTERRUPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a worker or the reader tells the shell's thread.
+/// Message from a worker or the reader to the shell's thread.
 enum News {
     /// Rows are in the table.
     Imported(u64),
@@ -91,7 +91,7 @@ pub(crate) fn run(
             let chunks = Arc::clone(&for_workers);
             scope.spawn(move || worker::work(job, &chunks, &news, stop));
         }
-        // Without workers nobody holds the receiver, so that the reader ends too.
+        // Without workers the receiver is dropped, so the reader ends too.
         drop(for_workers);
         let (stop, feeder) = (&stop, &mut feeder);
         scope.spawn(move || {
@@ -274,7 +274,7 @@ impl Errors<'_> {
         }
     }
 
-    /// What says that there are too many.
+    /// Returns an error if there are too many errors.
     fn exceeded(&self) -> Option<String> {
         if let Some(most) = self.options.insert_errors_max.filter(|most| self.insert > *most) {
             return Some(format!("Exceeded maximum number of insert errors {most}"));

@@ -81,7 +81,7 @@ pub(crate) struct CopyOptions {
     pub(crate) unrecognized: Vec<String>,
 }
 
-/// What COPY says before it begins.
+/// Lines that COPY prints before it begins.
 pub(crate) type Lines = Vec<String>;
 
 struct Given(Vec<(String, String)>);

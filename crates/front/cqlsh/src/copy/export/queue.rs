@@ -96,7 +96,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Whether ranges wait or are in work.
+    /// Returns true if ranges are queued or in progress.
     pub(super) fn is_open(&self) -> bool {
         self.lock().open > 0
     }

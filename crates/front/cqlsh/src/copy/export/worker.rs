@@ -25,10 +25,10 @@ use crate::schema::Role;
 
 /// Between two tries to reach a node that does not answer.
 const REST: Duration = Duration::from_secs(1);
-/// How often a worker without a range looks whether somebody has pressed Ctrl-C.
+/// Interval at which a worker without a range checks for Ctrl-C.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// What all workers share.
+/// State that all workers share.
 pub(super) struct Job<'j> {
     pub(super) subject: &'j Subject,
     pub(super) options: &'j CopyOptions,

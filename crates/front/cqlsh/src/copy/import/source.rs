@@ -95,7 +95,7 @@ impl Feeder {
         }
     }
 
-    /// Sends all chunks; ends early when nobody takes them or on `stop`.
+    /// Sends all chunks; ends early when the receiver is closed or on `stop`.
     ///
     /// # Errors
     /// A source cannot be read, in words.
