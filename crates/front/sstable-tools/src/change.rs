@@ -103,7 +103,8 @@ fn unfit(error: &Unfit) -> u8 {
 /// File sets by directory, with locks that keep nodes away from all of them.
 type Locked = (BTreeMap<String, Vec<Target>>, Vec<FileLock>);
 
-/// What the paths name, locked. The error is the exit code; why is told already.
+/// Finds and locks the file sets of the paths. The error is the exit code; the cause is already
+/// printed.
 async fn found(rt: &Rt, paths: &[String]) -> Result<Locked, u8> {
     let found = find(paths, Search::default()).map_err(|lines| super::wrong_paths(&lines))?;
     locked(rt, found.all()?).await

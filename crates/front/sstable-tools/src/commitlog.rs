@@ -19,7 +19,7 @@ use types::CqlType;
 
 use tool_io::exit;
 
-/// What can be done with segments.
+/// Tools for segments.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// Print the header and the records of segments: place, table, token, key, bytes, timestamp
@@ -103,7 +103,7 @@ struct Counts {
     bytes: u64,
 }
 
-/// What is known while a segment is printed.
+/// State while a segment is printed.
 #[derive(Default)]
 struct Dump {
     json: bool,
@@ -189,7 +189,7 @@ impl Dump {
         out.write_all(line.as_bytes()).map_err(Failure::Output)
     }
 
-    /// What a record says, `type` first and `table` behind it.
+    /// Returns the fields of a record, `type` first, then `table`.
     fn fields(&mut self, record: &Record<'_>) -> Vec<(&'static str, Value)> {
         let mut fields = Vec::new();
         let mut put = |name: &'static str, value: Value| fields.push((name, value));

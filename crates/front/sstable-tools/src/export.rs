@@ -34,7 +34,7 @@ pub(super) enum RowForm {
     Parquet,
 }
 
-/// What `export` is told.
+/// Options of `export`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Export {
     /// Form of the rows
@@ -138,8 +138,8 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
     code
 }
 
-/// The schema with those columns dropped that files have and it does not, when they are named. The error is
-/// the exit code; why is told.
+/// Returns the schema with those columns dropped that files have and it does not, if they are
+/// named. The error is the exit code; the cause is printed.
 async fn with_dropped(
     rt: &Rt,
     targets: &[Target],
@@ -173,7 +173,8 @@ async fn with_dropped(
     Ok(of)
 }
 
-/// Opens the files, each of which must be of the table. The error is the exit code; why is told.
+/// Opens the files, each of which must be of the table. The error is the exit code; the cause is
+/// printed.
 async fn open(rt: &Rt, targets: &[Target], table: &Table) -> Result<Vec<SstableReader>, u8> {
     let mut readers = Vec::new();
     for target in targets {
@@ -339,7 +340,7 @@ impl<'t> Rows<'t> {
         })
     }
 
-    /// What comes before all rows of CSV.
+    /// Returns the header line of CSV.
     fn head(&self) -> String {
         let names = self.plan.result_columns().iter();
         let names: Vec<String> = names.map(|column| csv_cell(&column.name)).collect();
@@ -388,7 +389,7 @@ impl<'t> Rows<'t> {
         Ok(())
     }
 
-    /// Whether there is a row in `cells` now.
+    /// Returns true if `cells` now holds a row.
     fn item(&mut self, item: Item<'_>) -> Result<bool, String> {
         match item {
             Item::Partition { token, key, .. } => {

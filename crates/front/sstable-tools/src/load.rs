@@ -34,10 +34,10 @@ use tool_io::exit;
 /// Levels that a load may have.
 const LEVELS: [&str; 8] =
     ["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "LOCAL_ONE"];
-/// How often progress is told.
+/// Interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// What `load` is told.
+/// Options of `load`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Load {
     /// Nodes of the cluster (their API: host or host:port), separated by commas; they share the work
@@ -121,7 +121,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
     for (target, reader) in &files {
         if let Err(failure) = load.file(&table, target, reader).await {
             load.progress.end_line();
-            // What was refused first is the cause of what failed here.
+            // The first refusal of a batch is the cause of this failure.
             if let Err(text) = load.senders.finish() {
                 complain_line!("helenus sstable: {text}");
                 again(options);
@@ -349,7 +349,7 @@ struct Progress {
     told: (Instant, u64),
     peak: u64,
     files: (usize, usize),
-    /// Of files that are through; of the present one.
+    /// Bytes of finished files; bytes of the current file.
     read: (u64, u64),
     total: u64,
     on_line: bool,

@@ -1,4 +1,4 @@
-//! What tools print: text as Java's formatter lays it out, tables of numbers, progress.
+//! Output of tools: text as Java's formatter lays it out, tables of numbers, progress.
 
 use std::io::{IsTerminal, Write};
 
@@ -80,10 +80,10 @@ impl Drop for Progress {
     }
 }
 
-/// What is being done and its end, which tells files apart: with what follows on one line of a terminal, as
-/// the next state is written over it.
+/// Shortens a progress message to one line of a terminal, because the next state overwrites it. The
+/// verb and the end, which distinguishes files, remain.
 fn shortened(what: &str) -> String {
-    /// Of the 80 columns that a terminal has at least.
+    /// Characters of the message; a terminal has at least 80 columns.
     const CHARS_MAX: usize = 70;
     let count = what.chars().count();
     if count <= CHARS_MAX {

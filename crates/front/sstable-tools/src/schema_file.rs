@@ -86,7 +86,7 @@ const OF_FILES: [&str; 6] = [
     "min_index_interval",
 ];
 
-/// Whether a statement is about other things than tables and types.
+/// Returns true if a statement is about anything but tables and types.
 fn is_of_others(kind: &StatementKind) -> bool {
     use StatementKind::*;
     matches!(
@@ -316,7 +316,7 @@ mod tests {
         assert!(table.dropped.contains_key("old"));
         assert_eq!(table.options.default_time_to_live, 60);
         assert!(table.options.compression.values().any(|class| class.contains("Zstd")));
-        // What a file has beside them was dropped before.
+        // An unknown column of a file counts as dropped too.
         let gone = UnknownColumn { name: "older", ty: &CqlType::Int, is_static: true };
         let TableInSchema { schema, table } =
             dropped(&TableInSchema { schema, table }, &gone).unwrap();

@@ -123,7 +123,7 @@ pub(super) struct Search {
     pub(super) backups: bool,
 }
 
-/// What paths stand for.
+/// File sets that paths stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     targets: Vec<Target>,
@@ -132,8 +132,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The file sets, for a tool to which the others must not be missing. The error is the exit code; why
-    /// is told.
+    /// Returns the file sets, for a tool that needs all of them. The error is the exit code; the
+    /// cause is printed.
     pub(super) fn all(self) -> Result<Vec<Target>, u8> {
         match self.told() {
             (targets, exit::OK) => Ok(targets),
@@ -141,7 +141,7 @@ impl Found {
         }
     }
 
-    /// The file sets, and the exit code of those that are not among them; why is told.
+    /// Returns the file sets, and the exit code of the unreadable ones; the cause is printed.
     pub(super) fn told(self) -> (Vec<Target>, u8) {
         for line in &self.foreign {
             complain_line!("helenus sstable: {line}");
@@ -198,7 +198,7 @@ fn find_in(directory: &Path, search: Search, found: &mut Found) -> std::io::Resu
         }
         let name = entry.file_name().to_string_lossy().into_owned();
         let set = match Descriptor::parse(&name) {
-            // A set that has lost its Data is told of where it is opened.
+            // A set that has lost its Data is reported where it is opened.
             Some((set, Component::Data | Component::Toc)) => set,
             Some(_) => continue,
             None => {
@@ -223,10 +223,11 @@ fn find_in(directory: &Path, search: Search, found: &mut Found) -> std::io::Resu
     Ok(())
 }
 
-/// What a file is that has the name of an SSTable's Data, but of a version that is not read here. `None`: it
-/// has no such name.
+/// Explains why a file with the name of an SSTable's Data, but of an unsupported version, cannot be
+/// read. `None`: it has no such name.
 ///
-/// Names are `<version>-<id>-<format>-Data.db`, before Cassandra 2.2 `[<keyspace>-<table>-]<version>-<id>-Data.db`.
+/// Names are `<version>-<id>-<format>-Data.db`, before Cassandra 2.2
+/// `[<keyspace>-<table>-]<version>-<id>-Data.db`.
 pub(super) fn foreign(name: &str) -> Option<String> {
     let stem = name.strip_suffix("-Data.db")?;
     if Descriptor::parse(name).is_some() {

@@ -22,7 +22,7 @@ struct Range {
     deletion: DeletionTime,
 }
 
-/// Of one partition, what goes into the next mutation.
+/// Part of one partition that is sent with the next mutation.
 #[derive(Default)]
 struct Part {
     key: Vec<u8>,
@@ -97,13 +97,13 @@ impl<'t> Mutations<'t> {
         Ok(())
     }
 
-    /// What is to be sent, if it is enough.
+    /// Returns the batch if it is full.
     pub(super) fn take_full(&mut self) -> Option<Vec<u8>> {
         let is_full = self.batch.len() > BATCH_BYTES || self.count == LOAD_MUTATIONS_MAX;
         if is_full { self.take() } else { None }
     }
 
-    /// The rest, when the file is through.
+    /// Returns the remaining batch at the end of the file.
     pub(super) fn take_rest(&mut self) -> Option<Vec<u8>> {
         self.end_part();
         self.take()

@@ -82,7 +82,7 @@ fn work(apis: &[Api], path: &str, taken: &Mutex<Receiver<Vec<u8>>>, failed: &Fai
             queue.recv()
         };
         let Ok(batch) = next else { return };
-        // What is left in the queue is taken out, so that nobody waits before it.
+        // Drain the queue, so that no producer blocks on it.
         if lock(failed).is_some() {
             continue;
         }

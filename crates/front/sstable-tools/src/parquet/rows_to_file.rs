@@ -380,7 +380,7 @@ fn unscaled(decimal: &Decimal, decimals: Decimals) -> Result<Vec<u8>, String> {
         )
     };
     let mut number = decimal.unscaled.clone();
-    // What is further away than that is zero, or does not fit.
+    // A number that is further away than that is zero, or does not fit.
     if number != BigInt::ZERO {
         let shift = i64::from(scale) - i64::from(decimal.scale);
         let steps = u32::try_from(shift.unsigned_abs()).ok().filter(|steps| *steps <= 4096);

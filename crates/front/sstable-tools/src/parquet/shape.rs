@@ -63,7 +63,7 @@ pub(super) struct Node {
     pub(super) is_required: bool,
 }
 
-/// What a node is made of.
+/// Content of a node.
 pub(super) enum Kind {
     Leaf,
     Duration,
@@ -172,7 +172,7 @@ impl Shaper {
     }
 }
 
-/// What a scalar is in Parquet.
+/// Type of a scalar in Parquet.
 #[derive(Clone)]
 struct Leaf {
     physical: Physical,

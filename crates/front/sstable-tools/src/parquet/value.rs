@@ -50,7 +50,7 @@ pub(super) enum Meaning {
     Interval,
 }
 
-/// What a leaf means.
+/// Returns the meaning of a leaf's values.
 ///
 /// # Errors
 /// A type of Parquet that is not read.
@@ -225,7 +225,7 @@ fn convert(value: &Value, ty: &CqlType, depth: u32) -> Result<Option<Vec<u8>>, S
             let mut entries = entries.collect::<Result<Vec<_>, String>>()?;
             let order = Comparator::for_type(key);
             entries.sort_by(|(a, _), (b, _)| order.compare(a, b));
-            // Of two with the same key the later one stays.
+            // The later one of two entries with the same key wins.
             entries.reverse();
             entries.dedup_by(|(a, _), (b, _)| a == b);
             entries.reverse();

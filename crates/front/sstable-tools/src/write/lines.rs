@@ -85,7 +85,7 @@ impl Input {
             "-" => Box::new(BufReader::new(std::io::stdin())),
             path => {
                 let file = std::fs::File::open(path).map_err(|e| format!("{path}: {e}"))?;
-                // Of a pipe there is none.
+                // A pipe has no length.
                 length = file.metadata().map_or(0, |metadata| metadata.len());
                 Box::new(BufReader::with_capacity(1 << 20, file))
             }
@@ -101,7 +101,7 @@ impl Input {
         if read > LINE_BYTES_MAX {
             return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
         }
-        // What programs on Windows begin a text with.
+        // Programs on Windows begin a text with a byte order mark.
         if self.line == 0 && line.starts_with('\u{feff}') {
             line.remove(0);
         }
@@ -115,8 +115,8 @@ impl Input {
         self.raw()
     }
 
-    /// The next record of CSV: cells in quotes may hold ends of lines and doubled quotes; lines of nothing
-    /// are passed over. `None` as a cell: empty without quotes.
+    /// Returns the next record of CSV. Cells in quotes may hold ends of lines and doubled quotes;
+    /// empty lines are skipped. `None` as a cell: empty without quotes.
     pub(super) fn record(&mut self) -> Result<Option<Vec<Option<String>>>, String> {
         let mut text = loop {
             self.begin = self.line + 1;

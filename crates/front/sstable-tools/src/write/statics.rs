@@ -38,12 +38,12 @@ pub(super) fn schema_of_statics(schema: &Schema, table: &Table) -> Option<Schema
     Some(only)
 }
 
-/// Whether a line is of static columns only.
+/// Returns true if a line is of static columns only.
 ///
 /// # Errors
 /// It names no clustering column, but one that belongs to a row.
 pub(super) fn is_of_statics(table: &Table, json: &str) -> Result<bool, String> {
-    // What is no object is refused where it is planned.
+    // A line that is no object is refused where it is planned.
     let Ok(named) = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(json) else {
         return Ok(false);
     };

@@ -55,7 +55,7 @@ pub(super) fn fact_of<'t>(table: &'t Table, name: &str) -> Option<(Fact, &'t Col
     (has_times && !column.ty.is_counter()).then_some((fact, column))
 }
 
-/// What a row says of the times of its values.
+/// Timestamps and times to live that a row gives for its values.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     of: BTreeMap<ColumnId, GivenTimes>,
@@ -236,7 +236,7 @@ impl Times {
             let mut deletion = complex.deletion;
             let oldest = cells.iter().map(|(_, cell)| cell.timestamp).min();
             if let Some(oldest) = oldest.filter(|_| *is_timed && !deletion.is_live()) {
-                // What the collection was before is deleted just before its first element.
+                // The previous content of the collection is deleted just before its first element.
                 let timestamp = TimestampMicros(oldest.0.saturating_sub(1));
                 deletion = DeletionTime { timestamp, local: deletion.local };
             }
