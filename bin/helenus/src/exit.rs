@@ -14,7 +14,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 3 damaged or refus
 4 data directory in use; 5 address in use. `nodetool`: 1 wrong usage or no connection,
 2 the node reported an error.";
 
-/// The exit code of a node that did not start or stopped by itself.
+/// Returns the exit code of a node that did not start, or stopped without a request.
 pub fn of_start(error: &StartError) -> u8 {
     match error {
         StartError::InUse(_) => IN_USE,

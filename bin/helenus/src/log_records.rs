@@ -27,7 +27,7 @@ pub struct LogRecords(Arc<Mutex<Ring>>);
 
 struct Ring {
     records: VecDeque<Arc<LogRecord>>,
-    /// Of the messages.
+    /// Bytes of the messages.
     bytes: usize,
     records_max: usize,
     bytes_max: usize,

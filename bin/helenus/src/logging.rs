@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::log_records::LogRecords;
 
-/// What everything is called that has no level of its own.
+/// Name of all modules that have no level of their own.
 const ROOT: &str = "ROOT";
 
 /// Puts another filter in force.
@@ -28,7 +28,7 @@ type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
 /// The levels of the log, and its last records.
 pub struct Levels {
-    /// Of the start: `info`, or what `RUST_LOG` said.
+    /// Directives at the start: the level of the setting, or `RUST_LOG`.
     first: String,
     /// Changed since, by module; `ROOT` is everything else.
     changed: Mutex<BTreeMap<String, String>>,
@@ -196,7 +196,7 @@ fn change(changed: &mut BTreeMap<String, String>, wanted: &LogLevelReport) -> Re
     Ok(())
 }
 
-/// What is in force, as `RUST_LOG` is written: later words go before earlier ones.
+/// Returns the levels in force in the syntax of `RUST_LOG`; later directives override earlier ones.
 fn directives(first: &str, changed: &BTreeMap<String, String>) -> String {
     let mut text = first.to_owned();
     if let Some(level) = changed.get(ROOT) {

@@ -138,7 +138,7 @@ fn resolve(setting: &str, address: &mut Address) -> Result<(), String> {
 fn resolved_seed(seed: &str) -> Result<String, String> {
     let seed = seed.trim();
     let is_address = seed.parse::<IpAddr>().is_ok() || seed.parse::<SocketAddr>().is_ok();
-    // What stands in brackets is an address or nothing; crate `node` says which.
+    // Text in brackets is an address or an error; crate `node` checks it.
     if seed.is_empty() || is_address || seed.starts_with('[') {
         return Ok(seed.to_owned());
     }
@@ -234,7 +234,7 @@ fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
 
 fn report(error: &StartError) {
     tracing::error!(%error, "the node ended");
-    // The log may go to a collector; whoever started the program by hand reads this.
+    // The log may go to a collector; a user who started the program by hand reads this.
     complain_line!("helenus server: {error}");
 }
 

@@ -17,7 +17,7 @@ use crate::exit;
 /// same signal twice at once, to the process and to its group.
 const SECOND_INTERRUPT_AFTER: Duration = Duration::from_secs(1);
 
-/// What a signal leads to.
+/// Reaction to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reaction {
     /// Flush everything, then end.
@@ -168,7 +168,8 @@ impl Signals {
                     }
                     Reaction::Reload => {
                         tracing::info!(signal, "reading the configuration again");
-                        // Full: a reload that has not begun yet reads what is there now.
+                        // Full: a pending reload, which has not begun yet, will read the present
+                        // files.
                         let _ = reload.try_send(());
                     }
                     Reaction::Wait => {
@@ -224,12 +225,13 @@ impl Terminal {
     }
 }
 
-/// Whether this process has a controlling terminal. The system takes it away before it sends SIGHUP.
+/// Returns true if this process has a controlling terminal. The system detaches it before it sends
+/// SIGHUP.
 fn is_open() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether the process was started with SIGHUP ignored. Known on Linux only.
+/// Returns true if the process was started with SIGHUP ignored. Known on Linux only.
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

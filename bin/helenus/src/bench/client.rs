@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     read_id: Vec<u8>,
 }
 
-/// What an answer was, without what it was made of.
+/// Kind of an answer, without most of its content.
 enum Answer {
     Done,
     Rows(u32),
@@ -284,7 +284,7 @@ impl<'p> Load<'p> {
         until.min(ANSWER_MAX / 2)
     }
 
-    /// Whether it is a read, and its key.
+    /// Returns the next operation: true for a read, and its key.
     fn next_operation(&mut self) -> (bool, u64) {
         let turn = self.sent;
         self.sent += 1;

@@ -2,10 +2,11 @@
 //! trying things out and for tests.
 //!
 //! Owns: a directory with the nodes' work directories, their logs, and `cluster.json`. Never:
-//! signals a process that it did not start itself: a process is told by its number and the moment
-//! when it began ([`process`]).
+//! signals a process that it did not start itself: a process is identified by its number and its
+//! start time ([`process`]).
 //!
-//! Reading order: [`file`] (what is kept), [`process`], [`start`], [`growth`], then the other commands here.
+//! Reading order: [`file`] (persisted state), [`process`], [`start`], [`growth`], then the other
+//! commands here.
 
 mod file;
 mod growth;
@@ -34,7 +35,7 @@ const API_PORT: u16 = 10_000;
 /// Between two looks at something that is waited for.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What to do.
+/// Commands of a local cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Start a cluster, or the nodes of one that do not run, and wait until they serve clients

@@ -27,7 +27,7 @@ use Becomes::{Megabits, Note, NoteValue, Nothing, Refused, Renamed};
 struct Tool {
     name: &'static str,
     command: &'static [&'static str],
-    /// Whether it takes a keyspace and a table.
+    /// True if it takes a keyspace and a table.
     table: bool,
     options: &'static [(&'static str, Becomes)],
 }

@@ -191,7 +191,7 @@ impl Statements {
         Ok((columns, rows))
     }
 
-    /// What `system.local` says.
+    /// Returns a column of `system.local`.
     fn local_value(&self, column: &str) -> Vec<u8> {
         let text = |text: &str| text.as_bytes().to_vec();
         match column {
@@ -296,7 +296,7 @@ fn data_value(column: &str, kind: &WireType) -> Vec<u8> {
     }
 }
 
-/// What of a statement its canned answer depends on.
+/// Parts of a statement that its canned answer depends on.
 #[derive(Debug, PartialEq, Eq)]
 struct Statement {
     select: bool,

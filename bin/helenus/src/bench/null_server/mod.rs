@@ -66,7 +66,7 @@ struct Started {
     listened: Arc<AtomicUsize>,
 }
 
-/// What the shards share.
+/// State that the shards share.
 struct Node {
     address: SocketAddr,
     statements: Arc<Statements>,

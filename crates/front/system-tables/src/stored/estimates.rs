@@ -99,12 +99,12 @@ impl OwnRows {
     }
 }
 
-/// What the tables of estimates have.
+/// Content of the tables of estimates.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     /// For these ranges.
     ranges: PrimaryRanges,
-    /// Of each table, in the order of the ranges.
+    /// Estimates of each table, in the order of the ranges.
     tables: BTreeMap<TableId, Vec<EstimateReport>>,
 }
 

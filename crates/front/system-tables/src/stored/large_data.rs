@@ -20,7 +20,7 @@ use super::own_rows::OwnRows;
 
 /// The tables.
 const TABLES: [&str; 3] = ["large_partitions", "large_rows", "large_cells"];
-/// How long a row stays when nobody deletes it.
+/// Time to live of a row, in case it is never deleted.
 const TTL: TtlSeconds = TtlSeconds(30 * 86_400);
 
 impl OwnRows {
@@ -50,7 +50,7 @@ impl OwnRows {
         let _ = self.gate.spawn(&self.rt, Group::Admin, "large-data-start", task);
     }
 
-    /// Deletes the rows of SSTables that are not there any more.
+    /// Deletes the rows of SSTables that no longer exist.
     fn forget_gone(&self, store: &Store, names: BTreeSet<SstableName>) {
         for name in names {
             if store.observer().large_fate(&name) == LargeFate::Gone {

@@ -18,7 +18,7 @@ use super::row_sync::{self, Moment, RowKey, Rows};
 
 const TABLES: [&str; 2] = ["peers", "peers_v2"];
 
-/// The members that drivers are told of, by address.
+/// Returns the members that drivers may see, by address.
 fn shown(snapshot: &ClusterSnapshot) -> BTreeMap<SocketAddr, Arc<Member>> {
     let members = snapshot.members.values().filter(|member| {
         let is_in = !matches!(member.state, MemberState::Joining | MemberState::JoinHandover);

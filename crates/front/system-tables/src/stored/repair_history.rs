@@ -244,7 +244,7 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
     }
 }
 
-/// What a traced repair is about.
+/// Columns about the subject of a traced repair.
 fn session_columns(keyspace: &str, tables: &[String]) -> Vec<Column> {
     let tables: Vec<String> = tables.iter().map(|t| format!("{keyspace}.{t}")).collect();
     let parameters = vec![

@@ -14,7 +14,7 @@ use store::StoreError;
 /// Names in one line, at most.
 const NAMED_MAX: usize = 50;
 
-/// What the tables show and the schema does not have.
+/// Keyspaces and tables that the tables show and the schema does not have.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RestoredSchema {
     keyspaces: BTreeSet<String>,

@@ -47,7 +47,7 @@ fn status(member: &MemberReport, peer: &GossipPeerReport) -> String {
     }
 }
 
-/// What a node that is alone would say of itself; it has no heartbeat.
+/// Returns a lone node's report about itself; it has no heartbeat.
 fn alone(node: &NodeReport, me: &MemberReport) -> GossipPeerReport {
     GossipPeerReport {
         host_id: node.host_id.clone(),

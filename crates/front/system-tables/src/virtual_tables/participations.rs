@@ -68,7 +68,7 @@ fn participation(table: &Table, one: &ParticipationReport, now: i64) -> Row {
     row.finish().map(Some)
 }
 
-/// Of what is done all is done; of the rest 99 at most.
+/// Returns 100 for a finished validation, else 99 at most.
 fn progress(one: &ValidationReport) -> f32 {
     if one.course.ended_at.is_some() {
         return 100.0;

@@ -19,7 +19,7 @@ pub(super) async fn rows(sources: &Sources, table: &Table) -> Rows {
     }
 }
 
-/// What the sessions of one plan come to.
+/// Sum over the sessions of one plan.
 #[derive(Default)]
 struct Stream {
     operation: String,
@@ -74,7 +74,7 @@ fn stream(table: &Table, id: Uuid, plan: &Stream, now: i64) -> Result<VirtualRow
     let started = plan.started.unwrap_or(0);
     let all = plan.into.bytes.saturating_add(plan.out.bytes);
     let done = plan.into.bytes_done.saturating_add(plan.out.bytes_done);
-    // Of what is not at its end Cassandra shows 99 at most.
+    // Cassandra shows at most 99 for an unfinished plan.
     let percent = (u128::from(done) * 100).checked_div(u128::from(all)).unwrap_or(0).min(99);
     let mut row = VirtualRowBuilder::new(table);
     row.uuid("id", id)
