@@ -1,4 +1,4 @@
-//! What a shard can be told to do by an administrator, bound to its store and server.
+//! Actions of a shard for administrators, bound to its store and server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ pub(crate) struct Actions {
     pub(crate) live: Rc<RefCell<Options>>,
     /// The seeds in force; shard 0's are the node's.
     pub(crate) seeds: Rc<RefCell<Vec<String>>>,
-    /// Who reads them again.
+    /// Source of re-read seeds.
     pub(crate) seed_source: Option<Arc<dyn SeedSource>>,
     /// Limits among them were changed: shard 0 looks at its disks at once.
     pub(crate) limits_changed: Rc<Notify>,
@@ -70,7 +70,7 @@ pub(crate) struct Actions {
     pub(crate) cluster: Option<ClusterShard>,
     /// The way to have every shard serve no clients any more.
     pub(crate) policy: Arc<PolicyMesh>,
-    /// What the node writes about itself.
+    /// Writer of the node's rows about itself.
     pub(crate) own_rows: OwnRows,
 }
 
@@ -180,7 +180,7 @@ impl Actions {
                 // A small limit is not none.
                 store.compactor().set_compaction_throughput(share.max(bytes_per_second.min(1)));
                 if let Some(cluster) = &self.cluster {
-                    // What repairs read keeps to it too, as Cassandra's validation does.
+                    // Reads of repairs keep to the limit too, as Cassandra's validation does.
                     cluster.repair.set_throughput(bytes_per_second);
                 }
             }
@@ -219,7 +219,7 @@ impl Actions {
         let (batches, left) = (replay.batches, replay.left);
         tracing::info!(batches, left, "the batch log was replayed by command");
         match replay.error {
-            // What a dead replica misses is tried again by itself.
+            // Batches for dead replicas are left in the log and retried automatically: no error.
             Some(error) if left == 0 => Err(failed(error)),
             _ => Ok(()),
         }
@@ -241,7 +241,7 @@ impl Actions {
             cluster.liveness.set_gossiping(false);
             self.tell_all(Serving::Stop).await;
             if let Some(lost) = cluster.topology.orders().take_lost_hints() {
-                // It has left all the same; whoever forced it sees what that cost.
+                // The node has left nevertheless; the administrator who forced it sees the cost.
                 return Err(ActionError::Failed(lost));
             }
         }
@@ -359,7 +359,7 @@ impl ShardActions for Actions {
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>> {
         let (store, shard) = (self.store.clone(), self.rt.shard());
         Box::pin(async move {
-            // Snapshots are directories of the node, not of a shard: one shard tells of them.
+            // Snapshots are directories of the node, not of a shard: one shard reports them.
             if shard != ShardId(0) {
                 return Ok(Vec::new());
             }

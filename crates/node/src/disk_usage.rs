@@ -1,14 +1,14 @@
-//! How full the disks of the data are: looked at on shard 0, told to every shard and to the other nodes.
+//! Disk usage of the data: measured on shard 0, sent to every shard and to the other nodes.
 //!
 //! Owns: the share of the data disks that is used, the node's state that follows from its limits
 //! (`data_disk_usage_*`), the lines in the log. Never: refuses a write (`cql-server` does, for the
-//! ranges of every node that says it is full).
+//! ranges of every node that reports a full disk).
 //!
-//! What is used: all files below the data directories, snapshots too, and the memtables, which will be
-//! files. What there is: the files and what is free on their disks, each disk once, at most
-//! `data_disk_usage_max_disk_size`. Without limits nothing is looked at and nothing is told; limits that
-//! are taken back while the node runs take the state back too, where Cassandra goes on telling the last
-//! one. Source: `DiskUsageMonitor`, `DiskUsageBroadcaster`, `Guardrails.localDataDiskUsage`.
+//! Used: all files below the data directories, snapshots too, and the memtables, which will become
+//! files. Total: the files and the free space on their disks, each disk once, at most
+//! `data_disk_usage_max_disk_size`. Without limits nothing is measured and nothing is sent.
+//! Removing the limits while the node runs resets the state too, where Cassandra keeps sending the
+//! last one. Source: `DiskUsageMonitor`, `DiskUsageBroadcaster`, `Guardrails.localDataDiskUsage`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ impl Limits {
         }
     }
 
-    /// What the log says of a state, and whether it is an error.
+    /// Returns the log line for a state, and true if it is an error.
     fn message(self, state: DiskUsage, percent: i64) -> Option<(bool, String)> {
         let (limit, is_error) = match state {
             DiskUsage::Full => (self.fail?, true),
@@ -82,7 +82,7 @@ impl Limits {
     }
 }
 
-/// What of `total` bytes `used` ones are, in percent, rounded up.
+/// Returns `used` as a percentage of `total` bytes, rounded up.
 fn percent(used: u64, total: u64) -> i64 {
     let percent = (u128::from(used) * 100).div_ceil(u128::from(total.max(1)));
     i64::try_from(percent).unwrap_or(i64::MAX)
@@ -107,7 +107,7 @@ async fn bytes_below(fs: &Fs, directory: &str) -> Result<u64, IoError> {
     Ok(bytes)
 }
 
-/// What the data directories have and what is free on their disks, in bytes.
+/// Returns the bytes in the data directories and the free bytes on their disks.
 async fn used_and_free(fs: &Fs, directories: &[String]) -> Result<(u64, u64), IoError> {
     let (mut used, mut free, mut seen) = (0_u64, 0_u64, BTreeSet::new());
     for directory in directories {
@@ -153,7 +153,7 @@ pub(crate) fn serve(rt: &Rt, mesh: &DiskMesh, server: &CqlServer, store: &Store,
     });
 }
 
-/// What requests make of a node's state.
+/// Returns the effect of a node's state on requests.
 pub(crate) fn pressure(usage: DiskUsage) -> Option<DiskPressure> {
     match usage {
         DiskUsage::Full => Some(DiskPressure::Full),
@@ -168,7 +168,7 @@ pub(crate) struct LiveLimits {
     pub(crate) changed: Rc<Notify>,
 }
 
-/// What looks at the disks; shard 0's.
+/// Periodic check of the disks; on shard 0.
 pub(crate) struct DiskMonitor {
     pub(crate) rt: Rt,
     /// The settings in force.

@@ -27,7 +27,7 @@ const NAME: &str = "drops";
 const FORM: SmallForm = SmallForm { kind: "drops", version: 1 };
 /// Largest such file, bytes.
 const BYTES_MAX: usize = 4_096;
-/// What a snapshot says of its table, and how much of it is read, bytes.
+/// File with a table's schema in its snapshot, and the limit of the bytes that are read of it.
 const SCHEMA_FILE: &str = "schema.cql";
 const SCHEMA_FILE_BYTES_MAX: usize = 1 << 20;
 
@@ -190,7 +190,7 @@ impl Unused<'_> {
         Unused { directory, keyspace, name, id: Uuid::parse_str(id).ok() }
     }
 
-    /// What is wrong and which statements bring the table back.
+    /// Returns the error and the statements that bring the table back.
     fn remedy(&self, statement: Option<&str>, has_keyspace: bool) -> String {
         let Unused { directory, keyspace, name, id } = self;
         let id = id.map_or_else(|| "its id".to_owned(), |id| id.to_string());
@@ -235,7 +235,7 @@ async fn tables_of(
 ) -> Result<BTreeMap<TableId, Known>, membership::log::OpenError> {
     let mut known: BTreeMap<TableId, Known> = BTreeMap::new();
     log.read(Epoch(1), |framed| {
-        // What cannot be decoded has stopped the start.
+        // An entry that cannot be decoded has stopped the start.
         if let Ok(entry) = Transformation::decode(framed.payload) {
             note(entry, framed.epoch, &mut known);
         }

@@ -14,7 +14,8 @@ const DEFAULT_HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewk
 /// Pause between attempts while the voters cannot be asked.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What makes the first superuser; `None` when clients do not log in, or none is wanted.
+/// Builds the entry that creates the first superuser; `None` when clients do not log in, or none is
+/// wanted.
 pub(crate) fn entry(options: &Options) -> Option<Transformation> {
     let name = &options.auth_superuser_name;
     if options.authenticator != Authenticator::Password || options.skip_default_role_setup {

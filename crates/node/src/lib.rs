@@ -55,7 +55,7 @@ pub use system_tables::{LogRecord, NodeLog};
 pub use takeover::TakeoverError;
 pub use topology::TopologyError;
 
-/// Why a node did not start, or stopped by itself.
+/// Cause of a failed start, or of a stop that was not requested.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StartError {
     /// Another process has the data directory open.
@@ -119,7 +119,7 @@ pub enum StartError {
     DiskFailure {
         /// Which setting.
         setting: &'static str,
-        /// What failed.
+        /// Description of the failure.
         what: String,
     },
     /// The file that the snitch needs.
@@ -127,7 +127,7 @@ pub enum StartError {
     Snitch {
         /// The file, or where it was looked for.
         path: String,
-        /// What is wrong with it.
+        /// Error in it.
         what: String,
     },
     /// The archive of the commit log, or what is to be replayed, is not as it is asked for.
@@ -135,7 +135,7 @@ pub enum StartError {
     Archiving {
         /// The file or setting.
         path: String,
-        /// What is wrong with it.
+        /// Error in it.
         what: String,
     },
     /// The snitch says another place than at the first start.
@@ -157,10 +157,10 @@ pub enum StartError {
     /// Another part failed first.
     #[error("start was given up because another shard failed")]
     Abandoned,
-    /// A shard's thread ended by itself.
+    /// A shard's thread ended unexpectedly.
     #[error("a shard ended unexpectedly: {0}")]
     Thread(String),
-    /// A service of the node ended by itself.
+    /// A service of the node ended unexpectedly.
     #[error(transparent)]
     Service(#[from] rt::service::ServiceFailure),
 }
@@ -171,7 +171,7 @@ pub enum StartError {
 )]
 type Once<T> = std::sync::OnceLock<T>;
 
-/// What a starting node reports from its shards: written once, read from anywhere.
+/// Outcome of a start, as the node's shards report it: written once, read from any thread.
 #[derive(Debug, Default)]
 pub struct Outcome {
     failure: Once<StartError>,
@@ -181,12 +181,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Why it did not start, or ended by itself.
+    /// Returns the cause of a failed start, or of an unexpected stop.
     pub fn failure(&self) -> Option<&StartError> {
         self.failure.get().or_else(|| self.abandoned.get())
     }
 
-    /// Whether it answers CQL.
+    /// Returns true if it answers CQL.
     pub fn is_ready(&self) -> bool {
         self.ready.get().is_some()
     }
@@ -206,15 +206,15 @@ impl Outcome {
     }
 }
 
-/// What runs on the first shard of a node that is ready: see [`Node::start_with`].
+/// Task on the first shard of a node that is ready: see [`Node::start_with`].
 pub type ReadyHook = Arc<
     dyn Fn(rt::Rt, cql_server::CqlServer, store::Store) -> Pin<Box<dyn Future<Output = ()>>>
         + Send
         + Sync,
 >;
 
-/// Who can read the seeds again. Files, variables and host names, of which the settings are made, are
-/// the program's and not the node's.
+/// Source of re-read seeds. Files, variables and host names, from which the settings are built,
+/// belong to the program and not to the node.
 pub trait SeedSource: Send + Sync {
     /// The seeds as the configuration says them now, in its order: `address` or `address:port`. May
     /// block for as long as a name takes to be looked up.
@@ -224,22 +224,22 @@ pub trait SeedSource: Send + Sync {
     fn read(&self) -> Result<Vec<String>, String>;
 }
 
-/// What the program that runs a node lends it.
+/// Services that the program that runs a node provides to it.
 #[derive(Clone, Default)]
 pub struct Program {
-    /// A log that can be told through the API what to say, and read as a table.
+    /// The program's log: its levels are changed through the API, and it is read as a table.
     pub log: Option<Arc<dyn NodeLog>>,
     /// For `nodetool reloadseeds`.
     pub seeds: Option<Arc<dyn SeedSource>>,
     /// How large the pages of scans are that shards ask others for; `None`: the usual. For simulated nodes, whose
     /// tables are small.
     pub page_limit: Option<PageLimit>,
-    /// What coordinators may have under way to a replica; `None`: the usual. For simulated nodes that do
-    /// without.
+    /// Limits on coordinators' outstanding requests to a replica; `None`: the usual. For simulated
+    /// nodes that do without.
     pub replica_window: Option<request::WindowSettings>,
 }
 
-/// What the program gives a node along.
+/// Hook and services that the program passes to a node.
 struct Lent {
     hook: Option<ReadyHook>,
     program: Program,
@@ -292,7 +292,8 @@ impl Node {
         RunningNode { running: machine.start(spec, main), outcome, commander }
     }
 
-    /// What [`Machine::start`] or a simulated world needs to start this node.
+    /// Builds the spec and the main function from which [`Machine::start`] or a simulated world
+    /// starts this node.
     pub fn prepare(name: &str, options: Options, outcome: Arc<Outcome>) -> (NodeSpec, rt::Main) {
         Node::prepare_with(name, options, outcome, None)
     }
@@ -370,7 +371,7 @@ impl RunningNode {
         self.commander.clone()
     }
 
-    /// Whether it answers CQL.
+    /// Returns true if it answers CQL.
     pub fn is_ready(&self) -> bool {
         self.outcome.is_ready()
     }

@@ -1,7 +1,7 @@
-//! Mutations that `helenus sstable load` made of somebody else's files: checked against the table's
-//! schema, then written to its replicas as those of a client are.
+//! Mutations that `helenus sstable load` builds from other nodes' files: checked against the
+//! table's schema, then written to its replicas like those of a client.
 //!
-//! Never: reads files. Mutations keep their timestamps, so that one that comes twice changes nothing.
+//! Never: reads files. Mutations keep their timestamps, so that applying one twice changes nothing.
 
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ fn check_row(table: &Table, row: RowRef<'_>, is_static: bool) -> Result<(), Stri
         let Some(column) = column.filter(|column| of_row(column.kind)) else {
             return Err(format!("it has a column of number {} that is not in the row", id.0));
         };
-        // What no file could hold must not reach a memtable: it could not be flushed.
+        // A value that no file could hold must not reach a memtable: it could not be flushed.
         let fits = match &content {
             ColumnRef::Simple(cell) => {
                 let value = cell.value;

@@ -1,9 +1,9 @@
-//! What shard 0 makes of the work directory, before anything else: a new cluster, a place in an
-//! existing one, or what was there.
+//! Opening of the work directory by shard 0, before anything else: founds a new cluster, joins an
+//! existing one, or restores the previous state.
 //!
 //! The order, each step durable before the next: 1. the number of the run; 2. for a node that joins
-//! its identity; 3. the metadata log; 4. the identity with the cluster's id; 5. `metadata/truncated` with the
-//! number of the run, where there was a log already before step 1.
+//! its identity; 3. the metadata log; 4. the identity with the cluster's id; 5.
+//! `metadata/truncated` with the number of the run, if there was a log already before step 1.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::cluster::{network, place};
 use crate::small_files::{self, SmallFiles};
 use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, parts};
 
-/// What shard 0 made of the work directory.
+/// Shard 0's result of opening the work directory.
 pub(crate) struct Opened {
     pub(crate) snapshot: Arc<ClusterSnapshot>,
     /// Number of this run.
@@ -111,7 +111,7 @@ pub(crate) async fn open(
     Ok(Opened { snapshot: Arc::new(snapshot), run, tables_ever, archiving, log, lock, messaging })
 }
 
-/// What a start is made of.
+/// Inputs of a start.
 struct Start<'a> {
     rt: &'a Rt,
     options: &'a Options,
@@ -286,7 +286,7 @@ impl Start<'_> {
     /// A node's data stands where its snitch said first.
     fn check_place(&self, snapshot: &ClusterSnapshot) -> Result<(), StartError> {
         let (local, place) = (&snapshot.local, self.place);
-        // What was taken over from Cassandra keeps its names under SimpleSnitch, as long as it is
+        // A node taken over from Cassandra keeps its names under `SimpleSnitch`, as long as it is
         // alone.
         if self.options.endpoint_snitch == Snitch::Simple && snapshot.members.len() <= 1 {
             return Ok(());
@@ -473,7 +473,7 @@ const RUN_FORM: SmallForm = SmallForm { kind: "run", version: 2 };
 /// Numbers of runs.
 #[derive(Clone, Copy)]
 struct Run {
-    /// Of the last one; `None` when there was none or nobody knows.
+    /// Number of the last run; `None` when there was none or it is unknown.
     last: Option<u64>,
     /// Number of the run that begins.
     this: u64,

@@ -237,7 +237,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     Ok(settings)
 }
 
-/// Who may do what.
+/// Authentication and authorization settings.
 fn access_rules(options: &Options) -> AccessRules {
     AccessRules {
         passwords: options.authenticator == Authenticator::Password,
@@ -373,7 +373,7 @@ fn planned_guardrails(options: &Options) -> cql_plan::guardrails::Guardrails {
 /// default of `compaction_large_partition_warning_threshold_mb`.
 const LARGE_PARTITION_BYTES: u64 = 1_000 << 20;
 
-/// What partitions and collections of files are held to.
+/// Limits on partitions and collections of files.
 pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
     let size = |size: Option<conf::DataSize>| size.map(|size| size.0).filter(|n| *n > 0);
     let number = |n: i64| u64::try_from(n).ok().filter(|n| *n > 0);
@@ -452,7 +452,7 @@ fn expiry_max(options: &Options) -> DeletionSeconds {
     }
 }
 
-/// What administration tells about the node.
+/// Builds the facts about the node for administration.
 ///
 /// # Errors
 /// `Address`: the announced address is a name.
@@ -575,7 +575,7 @@ mod tests {
             if on_everybody.iter().any(|begin| name.starts_with(begin)) {
                 continue;
             }
-            // What the node is held to itself: `disk_usage`.
+            // `disk_usage` enforces these limits of the node itself.
             if name.starts_with("data_disk_usage") {
                 continue;
             }

@@ -35,7 +35,7 @@ pub enum ReloadAction {
 /// The difference of two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadPlan {
-    /// What takes effect, in the order of the reference; guardrails last.
+    /// Changes that take effect, in the order of the reference; guardrails last.
     pub steps: Vec<ReloadStep>,
     /// Settings that changed and need a restart.
     pub restart: Vec<String>,
@@ -83,7 +83,7 @@ impl ReloadPlan {
         plan
     }
 
-    /// Whether nothing changed.
+    /// Returns true if nothing changed.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.restart.is_empty()
     }

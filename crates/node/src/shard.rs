@@ -98,11 +98,11 @@ pub(crate) struct Shard {
     pub(crate) outcome: Arc<Outcome>,
     /// Runs on the first shard once the node is ready.
     pub(crate) hook: Option<ReadyHook>,
-    /// What the program lends.
+    /// Services of the program.
     pub(crate) program: Program,
 }
 
-/// What shard 0 made of the work directory, as a shard has it.
+/// Shard 0's result of opening the work directory, as each shard has it.
 struct Begun {
     snapshot: Arc<ClusterSnapshot>,
     run: u64,
@@ -115,10 +115,11 @@ struct Begun {
     lock: Option<FileLock>,
 }
 
-/// What a shard keeps until it stops, beside its parts.
+/// Guards and facts that a shard holds until it stops, beside its parts.
 struct Held {
     lock: Option<FileLock>,
-    /// Of shard 0: the log as it was when the store found what is not in the schema.
+    /// Only on shard 0: the metadata log as it was when the store looked for tables that the schema
+    /// lacks.
     log_at_start: Option<LogReader>,
     /// The counter id is that of an earlier run.
     counter_id_was_kept: bool,
@@ -144,7 +145,7 @@ impl Shard {
         drop(lock);
     }
 
-    /// What became of a step; a failure is the node's.
+    /// Reports the failure of a step as the node's; returns the value otherwise.
     fn noted<T>(&self, result: Result<T, StartError>) -> Option<T> {
         result.map_err(|error| self.outcome.fail(error)).ok()
     }
@@ -382,13 +383,13 @@ struct Parts {
     /// Number of this run.
     run: u64,
     outcome: Arc<Outcome>,
-    /// What the program lends.
+    /// Services of the program.
     program: Program,
     /// Owner of what writes the node's own rows.
     own_rows: Gate,
 }
 
-/// What serves clients and administrators.
+/// Servers of clients and administrators.
 struct Served {
     server: CqlServer,
     actions: Rc<Actions>,
@@ -605,7 +606,7 @@ impl Parts {
         Ok((Served { server, actions, admin: None }, own_rows))
     }
 
-    /// What administrators can have this shard do.
+    /// Builds the actions of this shard for administrators.
     fn actions(
         &self,
         server: &CqlServer,
@@ -673,8 +674,8 @@ impl Parts {
         Ok(Some(server))
     }
 
-    /// Stops the node when a service of it ends by itself: a node that cannot be administered, or whose helpers are
-    /// gone, is restarted as a whole.
+    /// Stops the node when one of its services ends unexpectedly: a node without administration or
+    /// helpers is restarted as a whole.
     fn end_with(&self, failure: impl Future<Output = Option<ServiceFailure>> + 'static) {
         let (rt, outcome) = (self.rt.clone(), self.outcome.clone());
         let watch = async move {

@@ -34,7 +34,7 @@ const IDENTITY: &str = "metadata/identity";
 /// The number of the run.
 pub(crate) const RUN: &str = "metadata/run";
 const GENERATION: &str = "metadata/generation";
-/// What this node promised to other voters.
+/// Promises of this node to other voters.
 pub(crate) const PROMISES: &str = "metadata/promises";
 const TRUNCATED: &str = "metadata/truncated";
 const HISTORY: &str = repair::history::FILE;
@@ -42,7 +42,7 @@ const HISTORY: &str = repair::history::FILE;
 const HORIZONS: &str = "metadata/paxos-horizon";
 const FLOORS: &str = "metadata/paxos-floor";
 
-/// What a start found of the list.
+/// Result of comparing the list with the files at a start.
 #[derive(Debug, Default)]
 pub(crate) struct SmallFiles {
     listed: BTreeSet<String>,
@@ -50,12 +50,13 @@ pub(crate) struct SmallFiles {
 }
 
 impl SmallFiles {
-    /// Whether an earlier start has seen the file in its present form: no earlier form is accepted any more.
+    /// Returns true if an earlier start has seen the file in its present form: no earlier form is
+    /// accepted any more.
     pub(crate) fn is_listed(&self, name: &str) -> bool {
         self.listed.contains(name)
     }
 
-    /// Whether the file is listed and does not exist.
+    /// Returns true if the file is listed and does not exist.
     pub(crate) fn is_missing(&self, name: &str) -> bool {
         self.missing.contains(name)
     }

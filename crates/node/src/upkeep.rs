@@ -48,8 +48,8 @@ pub(crate) fn log_damage(store: &Store) {
     });
 }
 
-/// Logs when writes of this shard begin to be refused for lack of space, and when they are accepted again. What is
-/// refused between is not logged: clients are told the cause.
+/// Logs when writes of this shard begin to be refused for lack of space, and when they are accepted
+/// again. Refusals in between are not logged: clients get the cause.
 pub(crate) fn log_disk_space(store: &Store, shard: ShardId) {
     let shard = shard.0;
     store.env().on_disk_space(move |change| match change {
@@ -70,8 +70,8 @@ fn failed(error: StoreError) -> ActionError {
     ActionError::Failed(error.to_string())
 }
 
-/// Of commands for several tables: one that was dropped since they were named needs nothing more, and the
-/// others have their turn.
+/// Turns the error of a dropped table into success. A command for several tables then continues
+/// with the others.
 pub(crate) fn unless_gone<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
     match result {
         Err(StoreError::UnknownTable(_)) => Ok(T::default()),
@@ -79,7 +79,7 @@ pub(crate) fn unless_gone<T: Default>(result: Result<T, StoreError>) -> Result<T
     }
 }
 
-/// What the node stores of a table, or is about to; `None`: everything.
+/// Returns the ranges of a table that the node stores, or is about to; `None`: everything.
 fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     let placements = snapshot.placements_of_table(table)?;
     if *placements.replication() == Replication::Local {

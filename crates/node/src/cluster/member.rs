@@ -32,13 +32,13 @@ use coordinator::{Origin, ReplicaMutation};
 
 /// Between two rounds of gossip, as in Cassandra.
 const ROUND: Duration = Duration::from_secs(1);
-/// How often the size of the data is told to the others.
+/// Interval at which the size of the data is sent to the peers.
 const LOAD_PERIOD: Duration = Duration::from_secs(60);
 /// Patience with peers at a start, and with requests of peers at the stop.
 const CATCH_UP: Duration = Duration::from_secs(5);
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// What binds a shard to the other nodes. Clones share.
+/// Connections of a shard to the other nodes. Clones share.
 #[derive(Clone)]
 pub(crate) struct ClusterShard {
     pub(crate) rt: Rt,
@@ -74,7 +74,7 @@ impl HintSink for Sink {
     }
 
     fn store(&self, host: HostId, mutation: &[u8], written_at: WallMicros) -> bool {
-        // What is not kept is counted there.
+        // The hint store counts dropped hints.
         self.0.store(host, mutation, written_at)
     }
 
@@ -236,7 +236,7 @@ impl ClusterShard {
         });
     }
 
-    /// Answers requests of peers from now on; before that they are told that nothing was done.
+    /// Answers requests of peers from now on; before that they get the reply that nothing was done.
     pub(crate) fn serve_peers(&self) {
         self.messaging.serve(Rc::new(Dispatch(self.clone())));
     }
@@ -306,7 +306,7 @@ impl ClusterShard {
         });
     }
 
-    /// What a node missed that has left since goes to the present owners.
+    /// Forwards hints of a node that has left to the present owners.
     fn hand_on_hints(&self) {
         let (rt, membership) = (self.rt.clone(), self.membership.clone());
         let coordinator = self.coordinator.clone();
@@ -435,7 +435,7 @@ impl ClusterShard {
     }
 }
 
-/// What the repairs of a shard work with.
+/// Sources of a shard's repairs.
 struct RepairSources<'a> {
     liveness: &'a Liveness,
     writer: RowWriter,
