@@ -13,7 +13,7 @@ use crate::tidy;
 pub struct Step {
     /// Its name, to run it alone.
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose, for the list of steps.
     pub what: &'static str,
     action: Action,
     /// The step with which it begins when all are run, in a process of its own that carries out all such
@@ -52,8 +52,8 @@ enum Action {
     RunWithBinary(&'static [&'static str]),
     /// Every `<directory>/<name>/run.sh`, each a step of its own with a server of its own.
     Scripts(&'static str),
-    /// What scripts of later steps fetch and build before they run, `run.sh` of these directories and of those
-    /// in them.
+    /// Scripts that fetch and build files for later steps, `run.sh` of these directories and of
+    /// those in them.
     Prepare(&'static [&'static str]),
 }
 
@@ -343,7 +343,7 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
     let started = Instant::now();
     let mut table: Vec<Row> = Vec::new();
     let mut beside: Vec<Beside> = Vec::new();
-    // Where it is now: a step may build it anew.
+    // The present path: a step may rebuild it.
     let program = std::env::current_exe()?;
     for step in steps {
         if names.is_empty() {
@@ -440,7 +440,7 @@ impl Row {
         format!("{} {} {} {}\n", self.name, self.passed, self.minutes, self.processor)
     }
 
-    /// What [`line`](Self::line) wrote.
+    /// Parses the output of [`line`](Self::line).
     fn parse(line: &str) -> Option<Row> {
         let mut words = line.split_whitespace();
         let row = Row {

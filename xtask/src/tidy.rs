@@ -25,7 +25,7 @@ const RELOAD: &str = "crates/node/src/reload.rs";
 /// Lines of a file without its tests above which it is reported.
 const FILE_LINES: usize = 800;
 
-/// What a crate may not touch: (words, what to use instead).
+/// Code that a crate may not use: (words, replacement).
 type Ban = (&'static [&'static str], &'static str);
 
 const FILES: Ban = (&["std::fs", "rustix::fs", "File::open"], "files go through rt::File");
@@ -95,12 +95,12 @@ const EXCEPTIONS: &[(&str, &[&str])] = &[
     ("crates/front/cql-server/src/mesh.rs", &["std::sync::atomic", "AtomicUsize"]),
     // `std::task::Wake` wants `Arc`: the flag that a waker sets.
     ("crates/front/cql-server/src/pending.rs", &["std::sync::atomic", "AtomicBool"]),
-    // What a starting node reports to the thread that started it: written once.
+    // A starting node's reports to the thread that started it: written once.
     ("crates/node/src/lib.rs", &["OnceLock"]),
     // Counts of bugs and marks of rare paths, of the whole process: reports only, nothing decides by them.
     ("crates/base/stdx/src/invariant.rs", &["Mutex"]),
     ("crates/base/stdx/src/probe.rs", &["Mutex", "std::sync::atomic", "AtomicBool"]),
-    // The simulator's draw for fault points, of the thread that runs it; nobody else sets it.
+    // The simulator's draw for fault points, of the thread that runs it; no other thread sets it.
     ("crates/base/stdx/src/chaos.rs", &["thread_local!"]),
 ];
 
@@ -273,7 +273,8 @@ fn safety(shown: &str, source: &str, code: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// A supported setting is read by somebody, and the reference is what the table says.
+/// Checks that every supported setting is read by some crate, and that the reference matches the
+/// table.
 fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<()> {
     let mut code = String::new();
     for member in members.iter().filter(|m| m.name != "conf" && m.name != "xtask") {

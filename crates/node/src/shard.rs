@@ -347,7 +347,7 @@ impl Shard {
     }
 }
 
-/// Whether this shard has come to a point: there is what it was to make.
+/// Returns `Ok` if this shard has passed a step, that is, if the step's result exists.
 fn arrived<T>(made: &Option<T>) -> Result<(), ()> {
     made.as_ref().map(drop).ok_or(())
 }

@@ -1,9 +1,9 @@
-//! Section "scans" of `perf cluster`: whole tables read over three nodes: filtered, counted, grouped, in a
-//! keyspace of one replica at ONE and in one of three at ONE and QUORUM. What is asked, and what must be
-//! answered, is as in `scans`; server CPU is that of the three processes together.
+//! Section "scans" of `perf cluster`: whole tables read over three nodes: filtered, counted,
+//! grouped, in a keyspace of one replica at ONE and in one of three at ONE and QUORUM. Statements
+//! and expected answers are those of `scans`; server CPU is that of the three processes together.
 //!
-//! What fails is told beside the figures, and the rest goes on: a statement that times out, an answer that is
-//! wrong, a keyspace that could not be filled, a cluster that has ended.
+//! Failures are reported beside the figures, and the rest continues: a statement that times out, an
+//! answer that is wrong, a keyspace that could not be filled, a cluster that has ended.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub struct Plan {
     pub rows: u64,
     /// Counted runs of ours; Cassandra has four times as many.
     pub repeat: u32,
-    /// Whether memtables are flushed first.
+    /// True if memtables are flushed first.
     pub flush: bool,
     /// How long Helenus is asked before anything counts.
     pub warm: Duration,
@@ -51,7 +51,7 @@ const SETTINGS: [(&str, &str, Level); 3] = [
     ("RF 3, QUORUM", THREE_REPLICAS, Level::Quorum),
 ];
 
-/// What came of one statement on one cluster.
+/// Result of one statement on one cluster.
 #[derive(Default)]
 struct Seen {
     runs: Vec<Run>,
@@ -139,7 +139,8 @@ fn fill(cluster: &mut Cluster, tables: &[Tables], plan: &Plan, unreadable: &mut 
     }
 }
 
-/// What fails here fails again when it counts.
+/// Runs all scans without counting. Errors are only printed: a statement that fails here fails
+/// again when it counts.
 fn warm_up(kind: Kind, nodes: &Nodes, tables: &[Tables], plan: &Plan) {
     let length = match kind {
         Kind::Helenus => plan.warm,
@@ -195,7 +196,7 @@ fn turn(
                 if failed == FAILURES_MAX {
                     break;
                 }
-                // A server may still be at what nobody waits for any more.
+                // A server may still work on a request that has timed out.
                 quiet(*kind, nodes)?;
             }
         }

@@ -42,7 +42,7 @@ fn key_of(profile: &str, cpuinfo: &str) -> String {
     format!("{profile} {vendor} {family} {model}")
 }
 
-/// What this processor is held to: its own figures, else the highest of the profile.
+/// Returns the limits of this processor: its own figures, else the highest of the profile.
 fn held_to(stored: &Stored, profile: &str, key: &str) -> BTreeMap<String, Cost> {
     if let Some(own) = stored.get(key) {
         return own.clone();

@@ -91,7 +91,7 @@ fn fill(address: &str, rows: u64) -> Result<()> {
     for partition in 0..rows / PARTITION_ROWS {
         let row = |c: u64| {
             let n = (partition * 31 + c) % 1000;
-            // What does not repeat is a tenth of it.
+            // These 16 of about 1,000 bytes do not repeat.
             let mixed = (partition * PARTITION_ROWS + c).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             format!(
                 "INSERT INTO large.t (p, c, v, n) VALUES ({partition}, {c}, \

@@ -25,13 +25,14 @@ const QUIET_CPU_S: f64 = 0.1;
 const KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS perf3 WITH replication = \
                         {'class': 'SimpleStrategy', 'replication_factor': 3}";
 
-/// Times that a node of Cassandra is started: on a busy machine one gives up before the first has answered it.
+/// Attempts to start a node of Cassandra: on a busy machine one stops before the first has answered
+/// it.
 const CASSANDRA_STARTS: u32 = 3;
 
 /// Which cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// What is compared.
+    /// The server under test.
     Helenus,
     /// The yardstick.
     Cassandra,
@@ -55,7 +56,7 @@ pub struct Nodes {
     pub started_after: Duration,
 }
 
-/// What asks them beside CQL.
+/// Tool for requests other than CQL.
 enum Tool {
     /// This server's program.
     Helenus(PathBuf),

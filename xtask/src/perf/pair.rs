@@ -57,7 +57,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Starts the second one, which copies nothing by itself.
+    /// Starts the second one, which copies nothing automatically.
     pub fn join(&mut self) -> Result<()> {
         self.start(2)
     }
@@ -202,7 +202,7 @@ pub fn bytes_of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<u64>
     files.into_iter().map(|f| Ok(crate::disk::metadata(f)?.len())).sum()
 }
 
-/// Whether it holds rows.
+/// Returns true if the file holds rows.
 pub fn is_data(file: &Path) -> bool {
     file.to_string_lossy().ends_with("-Data.db")
 }

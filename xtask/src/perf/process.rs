@@ -15,7 +15,7 @@ const TICKS: f64 = 100.0;
 const START_MAX: Duration = Duration::from_secs(180);
 /// CQL port of Helenus in a comparison.
 const HELENUS_PORT: u16 = 19142;
-/// What `nodetool` asks there.
+/// API port, for `nodetool`.
 pub const HELENUS_API_PORT: &str = "19143";
 /// CQL port of the null server.
 const NULL_PORT: u16 = 19242;
@@ -25,7 +25,7 @@ const NULL_PORT: u16 = 19242;
 pub enum Kind {
     /// Canned answers on the same runtime.
     Null,
-    /// What is compared.
+    /// The server under test.
     Helenus,
     /// The yardstick.
     Cassandra,
@@ -127,7 +127,7 @@ impl Server {
         Server::helenus_again(root, home, memory)
     }
 
-    /// Helenus on the directory that is there.
+    /// Starts Helenus on the existing directory.
     pub fn helenus_again(root: &Path, home: &Path, memory: &str) -> Result<Server> {
         Server::helenus_with(root, home, memory, &[])
     }
@@ -211,7 +211,7 @@ impl Server {
         &self.address
     }
 
-    /// What it has logged.
+    /// Returns its log.
     pub fn log(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&crate::disk::read(&self.log)?).into_owned())
     }
@@ -283,7 +283,7 @@ impl Server {
     }
 }
 
-/// What a load is put on.
+/// Target of a load.
 pub trait Target {
     /// Host and port of every node.
     fn addresses(&self) -> Vec<String>;
@@ -318,7 +318,7 @@ impl Target for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already, or about to be: nobody is left to tell.
+        // It has ended already, or is about to; an error cannot be reported here.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

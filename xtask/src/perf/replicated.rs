@@ -63,7 +63,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
         }
         Ok(())
     };
-    // Every key is there, every connection open, every cache warm.
+    // Afterwards every key exists, every connection is open, every cache is warm.
     bench("insert", 20_000.max(operations / 2))?;
     bench("read", operations / 2)?;
     bench("insert-new", operations / 2)?;
@@ -127,7 +127,7 @@ fn begin(pid: u32, events: &[String]) -> Result<Child> {
         .context("cannot run perf; install linux-perf")
 }
 
-/// What was counted, by event; those that this machine or user cannot count are left out.
+/// Returns the counts by event, without those that this machine or user cannot count.
 fn end(child: Child) -> Result<Vec<(String, f64)>> {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
     let output = child.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! What a comparison found: tables for reading, JSON for keeping, verdicts against the goals.
+//! Results of a comparison: tables for reading, JSON for archiving, verdicts against the goals.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Verdict {
 
 /// Collects what the sections found.
 pub struct Report {
-    /// Of its files, without their endings: tables, raw figures.
+    /// Names of its files, without their endings: tables, raw figures.
     names: [&'static str; 2],
     text: String,
     json: Map<String, Value>,

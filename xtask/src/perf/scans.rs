@@ -41,7 +41,7 @@ pub struct Scan {
     rows: fn(u64) -> u64,
     /// First column of a row that is right, of so many rows in the table.
     first: fn(u64, &[&[u8]]) -> Option<i64>,
-    /// What the first columns of all rows come to.
+    /// Sum of the first columns of all rows.
     sum: fn(u64) -> i64,
 }
 
@@ -186,7 +186,7 @@ pub fn run(servers: &mut [(Kind, Server)], settings: &Settings, report: &mut Rep
     Ok(())
 }
 
-/// What one run took.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// Server CPU for a million rows of the table, seconds.
@@ -204,8 +204,8 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// Asks the first node of a target through all pages, again until the CPU can be told; every answer must be
-/// right.
+/// Queries the first node of a target through all pages, repeatedly until the CPU can be measured.
+/// Every answer must be correct.
 pub fn once(target: &dyn Target, tables: &Tables, scan: &Scan, level: Level) -> Result<Run> {
     let statement = scan.statement.replace("KEYSPACE", tables.keyspace);
     let mut client = connect(target)?;

@@ -25,13 +25,13 @@ const WHOLE_MB_PER_S: f64 = 200.0;
 const COPY_SHARE: f64 = 2.0;
 /// Wanted of rows, MB of uncompressed rows per second of CPU of the costlier side.
 const ROWS_MB_PER_CPU_S: f64 = 60.0;
-/// Of the plain copy; as long as the nodes' own chunks.
+/// Buffer of the plain copy; as large as the nodes' own chunks.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Values of rows that go as rows, as of standard1; whole files do not care.
 const VALUE_BYTES: u64 = 32;
 const VALUE_BYTES_WHOLE: u64 = 200;
 
-/// What one transfer took.
+/// Cost of one transfer.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     mb: f64,
@@ -102,8 +102,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     report.table("Streaming between two nodes of one shard", &header, &table);
     let speed = whole.mb / whole.seconds;
     let per_mb = |took: &Took, side: fn(&Took) -> f64| side(took) / took.mb;
-    // The issue names a copy over a socket. A stream reads and writes files, so that the copy from
-    // file to file is what can be compared; the socket alone is told too.
+    // The issue names a copy over a socket. A stream reads and writes files, so the fair comparison
+    // is the copy from file to file; the socket alone is reported too.
     for (kind, copy) in [("file to file", &in_files), ("the socket alone", &in_memory)] {
         for (side, cpu) in
             [("source", (|t| t.source) as fn(&Took) -> f64), ("target", |t| t.target)]

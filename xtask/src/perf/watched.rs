@@ -14,7 +14,7 @@ pub const PAGE_SECONDS: f64 = 10.0;
 /// Rows of a page, as drivers ask by default.
 const PAGE_ROWS: u32 = 5_000;
 
-/// What one read took.
+/// Cost of one read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watched {
     /// Rows that came.
@@ -23,7 +23,7 @@ pub struct Watched {
     pub pages: u32,
     /// By the clock.
     pub seconds: f64,
-    /// Of the server.
+    /// CPU of the server.
     pub cpu: f64,
     /// The page that took longest, in seconds.
     pub longest: f64,

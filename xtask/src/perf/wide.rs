@@ -102,7 +102,7 @@ impl Bench<'_> {
         let filler = "the quick brown fox jumps over the lazy dog ".repeat(22);
         let begun = Instant::now();
         batches(client, rows, |c| {
-            // What does not repeat is a tenth of it.
+            // These 16 of about 1,000 bytes do not repeat.
             let mixed = c.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             format!("INSERT INTO wide.t (p, c, v) VALUES (1, {c}, '{mixed:016x}{filler}')")
         })?;

@@ -21,7 +21,7 @@ use measure::Crate;
 
 /// Where the table is kept.
 const PAGE: &str = "docs/dev/structure.md";
-/// What is above a limit, with its reason.
+/// Exceptions from the limits, with their reasons.
 const EXCEPTIONS: &str = "xtask/structure-exceptions.toml";
 
 /// Whatever is above its limit and its exception, a sentence each.
