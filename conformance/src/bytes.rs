@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 
 /// Reads big-endian fields; every read checks what is left.
 pub struct Cursor<'a> {
-    /// What was not read yet.
+    /// Unread bytes.
     pub rest: &'a [u8],
 }
 

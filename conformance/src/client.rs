@@ -19,7 +19,7 @@ const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 pub use blocking_client::Transport as Stream;
 
-/// What a server answered.
+/// Answer of a server.
 #[derive(Debug)]
 pub enum Answer {
     /// RESULT Void.

@@ -12,11 +12,11 @@ pub const FILE: &str = "differences.txt";
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What the cases call it.
+    /// Name in the cases.
     pub name: String,
     /// Heading that it stands below.
     pub area: String,
-    /// What differs and why, for a reader.
+    /// Description of the difference and its cause, for a reader.
     pub reason: String,
 }
 
@@ -61,7 +61,7 @@ impl Reasons {
         &self.0
     }
 
-    /// Whether there is a difference of that name.
+    /// Returns true if there is a difference of that name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|reason| reason.name == name)

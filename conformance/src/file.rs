@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 pub struct File {
     /// The protocol version that the file asks for with `@protocol N` before the first block.
     pub protocol: Option<u8>,
-    /// Whom the file logs in as with `@user NAME PASSWORD` before the first block.
+    /// User and password for the login, from `@user NAME PASSWORD` before the first block.
     pub user: Option<(String, String)>,
     /// Comments and statements in the order of the file.
     pub items: Vec<Item>,
@@ -25,7 +25,7 @@ pub enum Item {
     Block(Box<Block>),
 }
 
-/// What a block does.
+/// Action of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `> CQL`: QUERY, or PREPARE and EXECUTE when there is a `@bind`.
@@ -85,7 +85,7 @@ pub struct Block {
     pub source: Vec<String>,
     /// Parsed `@` lines.
     pub options: Options,
-    /// What is sent.
+    /// Message to send.
     pub action: Action,
     /// Expected lines; empty when nothing was recorded yet.
     pub expected: Vec<String>,

@@ -46,7 +46,7 @@ impl Difference {
     }
 }
 
-/// What running a file gave.
+/// Results of one file.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Blocks that were compared.
@@ -59,7 +59,7 @@ pub struct Report {
     pub outlived: Vec<usize>,
 }
 
-/// Whether answers are compared with the file or written into it.
+/// Mode of a run: compare answers with the file or write them into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Compare.

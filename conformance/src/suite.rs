@@ -13,7 +13,7 @@ use crate::run::{Connected, Mode, Report, run};
 /// Makes a connection of a protocol version, as a user when one is given.
 pub type Connector<'a> = dyn Fn(u8, Option<(&str, &str)>) -> Result<Connected> + 'a;
 
-/// What the files gave together.
+/// Results of all files together.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Files that were tried.
@@ -31,7 +31,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
+    /// Returns true if nothing failed.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failed == 0 && self.broken == 0

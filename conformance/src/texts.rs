@@ -63,7 +63,7 @@ pub fn message_of(line: &str) -> Option<String> {
     Some(if escaped { text.replace("\\\"", "\"") } else { text })
 }
 
-/// Whether a message has the parts of a text, in their order.
+/// Returns true if a message has the parts of a text, in their order.
 #[must_use]
 pub fn shows(message: &str, text: &str) -> bool {
     let mut rest = message;

@@ -16,7 +16,7 @@ pub const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Opens a connection to `HOST:PORT`.
 ///
 /// # Errors
-/// There is no such address, or nobody answers there.
+/// There is no such address, or no server answers there.
 pub fn open(target: &str) -> Result<Box<dyn Stream>> {
     open_for(target, ANSWER_MAX)
 }

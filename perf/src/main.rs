@@ -1,4 +1,4 @@
-//! What one request costs inside the process, without sockets.
+//! Cost of one request inside the process, without sockets.
 //!
 //! A node of one shard is started on a directory of its own; frames go through the code of a
 //! connection. Each measured section is a function of its own, so that `valgrind --tool=callgrind
@@ -361,7 +361,7 @@ fn main() -> ExitCode {
         memory: Some(MemorySize(1 << 30)),
         start_native_transport: false,
         sstable_version: version,
-        // Any free one: nobody asks.
+        // Any free port: it is not used.
         api_port: 0,
         ..Options::default()
     };

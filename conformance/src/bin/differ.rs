@@ -158,7 +158,7 @@ fn run(options: &Options) -> Result<bool> {
     Ok(sum.unexplained == 0)
 }
 
-/// What the rounds so far showed.
+/// Sum of the rounds so far.
 #[derive(Default)]
 struct Sum {
     total: Outcome,
@@ -220,7 +220,7 @@ fn connect(target: &str) -> Result<Client> {
     Client::start(wire::open(target)?, 5)
 }
 
-/// Runs the command and connects anew to both.
+/// Runs the command and reconnects to both.
 fn restart(options: &Options, keyspace: &str) -> Result<Done> {
     let command = options.restart.as_deref().unwrap_or("true");
     let status = std::process::Command::new("sh").arg("-c").arg(command).status()?;

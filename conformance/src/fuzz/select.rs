@@ -15,7 +15,7 @@ pub fn statement(table: &Table, random: &mut Random) -> Statement {
     write::settle(&text, random)
 }
 
-/// What shows all of a table.
+/// Returns the queries that show all of a table.
 #[must_use]
 pub fn everything(table: &Table) -> Vec<String> {
     let mut all = vec![format!("SELECT * FROM {}", table.name)];
@@ -312,7 +312,7 @@ fn scalar(table: &Table, column: &Column, random: &mut Random) -> String {
                     random.pick(&["to_unix_timestamp", "to_date", "to_timestamp"])
                 )
             }
-            // Of these Cassandra computes 32 digits, and fails inside for log(0).
+            // Cassandra computes 32 digits of these, and fails inside for log(0).
             Type::Native("decimal" | "varint") => {
                 format!("{}({name})", random.pick(&["abs", "round"]))
             }

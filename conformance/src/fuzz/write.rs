@@ -31,7 +31,8 @@ pub fn statement(table: &Table, random: &mut Random, phase: Phase) -> Statement 
     settle(&text, random)
 }
 
-/// What is to be sent of a marked text: some literals as bound values, or something wrong.
+/// Builds the statement of a marked text: some literals become bound values, or an error is
+/// inserted.
 pub fn settle(text: &str, random: &mut Random) -> Statement {
     match random.percent(3) {
         true => Statement::plain(damage(&bound::plain(text), random)),
@@ -61,7 +62,7 @@ fn using(table: &Table, random: &mut Random, may_state: bool, has_ttl: bool) -> 
         parts.push(format!("TIMESTAMP {}", number(&stamp)));
     }
     if has_ttl && random.percent(15) {
-        // What has run out for conditional statements goes by the server's clock.
+        // Expiry for conditional statements follows the server's clock.
         let ttl = match table.mode {
             Mode::Clock => random.pick(&["100000", "200000", "0"]),
             _ => random.pick(&["5", "40", "100000", "0"]),
@@ -143,7 +144,7 @@ fn is_key(column: &Column) -> bool {
 /// A JSON value; `None` for types that this does not write.
 fn json(kind: &Type, random: &mut Random) -> Option<String> {
     Some(match kind {
-        // Of two values that are no ASCII Cassandra tells the one its hash table has first.
+        // For two values that are no ASCII, Cassandra reports the one its hash table has first.
         Type::Native("ascii") => (*random.pick(&["\"a\"", "\"b\"", "\"\""])).to_owned(),
         Type::Native("text") => {
             (*random.pick(&["\"a\"", "\"b\"", "\"\"", "\"it's\"", "\"Ä\""])).to_owned()

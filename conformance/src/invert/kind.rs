@@ -113,7 +113,7 @@ impl Kind {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// What a number is spread to: values of the type have this order.
+    /// Spreads a number over the type's range: values of the type have this order.
     #[must_use]
     pub fn rank(self, number: u64) -> u64 {
         number.wrapping_mul(SPREAD) & self.mask()

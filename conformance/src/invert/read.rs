@@ -76,7 +76,7 @@ impl Read {
         rows
     }
 
-    /// What of an answer is not what the operations say; `None`: nothing.
+    /// Returns the first difference between an answer and the operations; `None`: none.
     #[must_use]
     pub fn wrong(
         &self,
