@@ -42,15 +42,15 @@ impl Buf {
         buf
     }
 
-    /// What a vector holds from `start` on, in its memory. Where that place is not aligned it is written
-    /// through the page cache.
+    /// Uses the content of a vector from `start` on, in its memory. Where that position is not
+    /// aligned, it is written through the page cache.
     pub fn from_vec_at(raw: Vec<u8>, start: usize) -> Buf {
         let start = start.min(raw.len());
         let len = raw.len() - start;
         Buf { raw, start, len }
     }
 
-    /// Whether the first byte lies where direct IO wants it.
+    /// Returns true if the first byte has the alignment that direct IO needs.
     pub(crate) fn is_aligned(&self) -> bool {
         self.as_ptr().align_offset(ALIGN) == 0
     }
@@ -67,7 +67,7 @@ impl Buf {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Returns true if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

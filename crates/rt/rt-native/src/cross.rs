@@ -30,7 +30,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> SlotSender<T> {
-    /// Whether the receiver is still there.
+    /// Returns true if the receiver still exists.
     pub fn is_wanted(&self) -> bool {
         // One of the two holders is this one.
         Arc::strong_count(&self.0) > 1

@@ -146,7 +146,7 @@ impl File {
             .map_err(|e| io_error("truncate", &self.inner.path, &e))
     }
 
-    /// Whether the page cache is bypassed.
+    /// Returns true if the page cache is bypassed.
     pub fn is_direct(&self) -> bool {
         self.inner.direct
     }
@@ -156,7 +156,7 @@ impl File {
         &self.inner.path
     }
 
-    /// What is in the page cache is copied here and now; only the rest waits for the disk.
+    /// Copies bytes of the page cache synchronously; only the rest waits for the disk.
     async fn read_buffered(
         &self,
         mut buf: Buf,

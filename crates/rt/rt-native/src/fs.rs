@@ -10,7 +10,7 @@ use stdx::{IoError, IoErrorKind, WallMicros};
 pub struct DirEntry {
     /// Last part of the path.
     pub name: String,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_dir: bool,
     /// Length in bytes; 0 for a directory.
     pub len: u64,
@@ -18,12 +18,12 @@ pub struct DirEntry {
     pub modified: WallMicros,
 }
 
-/// What is known of a path.
+/// Attributes of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Length in bytes; 0 for a directory.
     pub len: u64,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_dir: bool,
 }
 

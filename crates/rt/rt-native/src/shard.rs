@@ -35,7 +35,7 @@ pub struct NativeOptions {
     pub io: IoBackend,
 }
 
-/// What one shard thread offers. Cheap to clone, stays on its thread.
+/// Environment of one shard thread. Cheap to clone, stays on its thread.
 #[derive(Clone)]
 pub struct Env {
     inner: Rc<Inner>,
@@ -102,7 +102,7 @@ impl Env {
         }
     }
 
-    /// Whether file operations are queued that the kernel has not seen.
+    /// Returns true if file operations are queued that the kernel has not seen.
     pub fn has_unsubmitted(&self) -> bool {
         self.inner.uring.as_ref().is_some_and(|ring| ring.has_unsubmitted())
     }
@@ -191,7 +191,7 @@ impl Threads {
     }
 }
 
-/// What one shard runs: made on its thread, from its number and environment.
+/// Main function of one shard: called on its thread, with its number and environment.
 pub type ShardMain = Arc<dyn Fn(u16, Env) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
 
 /// The chosen file backend: see [`choose_io`].
@@ -245,11 +245,11 @@ pub fn start(
 }
 
 fn failed_thread(why: String) -> std::thread::JoinHandle<Result<(), String>> {
-    // One more thread that only carries the error; if that fails too there is nobody to tell.
+    // Another thread that only carries the error; if that fails too, the error cannot be reported.
     std::thread::spawn(move || Err(why))
 }
 
-/// Probes io_uring, unless told not to, and says which backend it will be.
+/// Probes `io_uring`, unless the options exclude it, and selects the backend.
 pub fn choose_io(wanted: IoBackend) -> ChosenIo {
     let probed = match wanted {
         IoBackend::Threads => None,

@@ -48,7 +48,7 @@ struct Op {
     orphan: bool,
 }
 
-/// What to do with the buffer's bytes `at..at + len`.
+/// Operation on the buffer's bytes `at..at + len`.
 #[derive(Clone, Copy)]
 pub(crate) enum What {
     Read { at: usize, len: usize, offset: u64 },
@@ -56,7 +56,7 @@ pub(crate) enum What {
     SyncData,
 }
 
-/// Whether this kernel lets us use a ring with the operations we need.
+/// Checks that this kernel allows a ring with the operations we need.
 pub(crate) fn probe() -> Result<(), String> {
     let ring = IoUring::new(4).map_err(|e| format!("io_uring_setup: {e}"))?;
     let mut probe = io_uring::Probe::new();
@@ -134,7 +134,7 @@ impl Uring {
         }
     }
 
-    /// Whether entries still wait for [`Uring::flush`].
+    /// Returns true if entries still wait for [`Uring::flush`].
     pub(crate) fn has_unsubmitted(&self) -> bool {
         self.unsubmitted.get() > 0
     }
@@ -203,7 +203,7 @@ impl Drop for Uring {
 }
 
 impl Ops {
-    /// Whether the operation has what the kernel works with.
+    /// Returns true if the operation still owns its buffer and descriptor.
     fn is_held(&self, index: usize) -> bool {
         self.slots.get(index).is_some_and(|op| op.buf.is_some() && op.fd.is_some())
     }

@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use stdx::{IoErrorKind, WallMicros};
 
-/// What a disk writes as a whole.
+/// Unit that a disk writes atomically.
 pub const SECTOR_BYTES: u64 = 512;
-/// Unsynced bytes of one file above which the kernel writes the older half back by itself.
+/// Unsynced bytes of one file above which the kernel writes the older half back automatically.
 const WRITE_BACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// How a process dies.
@@ -77,7 +77,7 @@ impl Inode {
         self.pending.push(Pending { number: self.last, change });
     }
 
-    /// What a sync that starts now will cover.
+    /// Returns the number of the last change that a sync starting now will cover.
     pub(crate) fn sync_point(&self) -> u64 {
         self.last
     }
@@ -123,7 +123,7 @@ impl Inode {
                     });
                     break;
                 }
-                // Written back in any order: each sector or length change by itself.
+                // Written back in any order: each sector or length change separately.
                 _ => self.keep(pending.change, &mut |_| random().is_multiple_of(2)),
             }
         }
@@ -203,7 +203,7 @@ pub(crate) struct Disk {
     /// Bytes that files may take; `None` is a large disk.
     pub(crate) capacity: Option<u64>,
     pub(crate) calls: u64,
-    /// Of them those that put something on the disk ([`is_change`]).
+    /// Calls that change the disk ([`is_change`]).
     pub(crate) changes: u64,
     /// (number of the call, how it fails).
     pub(crate) failures: Vec<(u64, IoErrorKind)>,
@@ -264,7 +264,7 @@ impl Disks {
         self.all.get_mut(number)
     }
 
-    /// That disk, made anew when the world has ended.
+    /// Returns the disk of that number; created if the world has ended.
     pub(crate) fn at(&mut self, number: usize) -> &mut Disk {
         if self.all.len() <= number {
             self.all.resize_with(number + 1, Disk::default);
@@ -278,7 +278,7 @@ impl Disks {
     }
 }
 
-/// Whether a call puts something on the disk: those that a full or broken disk refuses.
+/// Returns true if a call changes the disk: a full or broken disk refuses these.
 pub(crate) fn is_change(operation: &str) -> bool {
     matches!(operation, "write" | "truncate" | "mkdir" | "rename" | "link" | "fsync")
 }
@@ -347,7 +347,7 @@ impl Disk {
             .collect()
     }
 
-    /// What is in `dir` itself, by path.
+    /// Returns the direct entries of `dir`, by path.
     pub(crate) fn children(&self, dir: &str) -> impl Iterator<Item = (&String, &Node)> {
         let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
         let mut from = prefix.clone();
@@ -360,7 +360,7 @@ impl Disk {
                         from = format!("{path}\0");
                         return Some((path, node));
                     }
-                    // Below a directory: on to the first path behind all that is there.
+                    // Below a directory: skip to the first path after all of its entries.
                     Some((below, _)) => from = format!("{prefix}{below}0"),
                 }
             }
@@ -385,7 +385,7 @@ impl Disk {
         total
     }
 
-    /// What files have and what is left; a large disk has no less than it says is left.
+    /// Size of the disk: used and free bytes; a large disk has at least its reported free space.
     pub(crate) fn total(&self) -> u64 {
         self.capacity.unwrap_or(LARGE_DISK_BYTES)
     }
@@ -398,8 +398,8 @@ impl Disk {
         }
     }
 
-    /// What is left after a power cut: a prefix of the unsynced name changes (file systems log them
-    /// in order) and, per file, a part of the unsynced writes.
+    /// Applies a power cut. A prefix of the unsynced name changes (file systems log them in order)
+    /// and, per file, a part of the unsynced writes survive.
     pub(crate) fn power_cut(&mut self, random: &mut dyn FnMut() -> u64, lose_all: bool) {
         let journal = std::mem::take(&mut self.journal);
         let kept = if lose_all { 0 } else { random() % (journal.len() as u64 + 1) };
@@ -407,7 +407,7 @@ impl Disk {
             apply(&mut self.durable_names, &entry.changes);
         }
         drop(journal);
-        // A name whose directory is not there is lost with it.
+        // A name whose directory is missing is lost with it.
         let mut names: BTreeMap<String, Node> = BTreeMap::new();
         for (path, node) in &self.durable_names {
             let parent = parent(path);

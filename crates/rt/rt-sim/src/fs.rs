@@ -63,7 +63,7 @@ pub struct FileLock {
     path: String,
 }
 
-/// What became of the start of a call.
+/// Outcome of the start of a call.
 enum Begun {
     Ok(Duration),
     Failed(IoError),
@@ -493,7 +493,7 @@ impl File {
         }
     }
 
-    /// Whether it was opened for direct IO; a simulated disk never refuses.
+    /// Returns true if it was opened for direct IO; a simulated disk never refuses.
     pub fn is_direct(&self) -> bool {
         self.inner.options.direct
     }
@@ -519,7 +519,7 @@ impl Drop for FileLock {
     }
 }
 
-/// What a death means for the disk of `name`.
+/// Applies the death of a process to the disk of `name`.
 pub(crate) fn process_died(state: &mut State, name: &str, process: ProcessId, kind: CrashKind) {
     let State { disks, rng, .. } = state;
     let Some(disk) = disks.find_mut(name) else { return };
@@ -617,7 +617,7 @@ impl DiskControl {
         self.with(|disk| disk.watched = Some((part.to_owned(), Vec::new())));
     }
 
-    /// What was read and written since [`DiskControl::watch`], in order; the watch ends.
+    /// Returns the reads and writes since [`DiskControl::watch`], in order; the watch ends.
     pub fn take_calls(&self) -> Vec<DataCall> {
         self.with(|disk| disk.watched.take()).map(|(_, calls)| calls).unwrap_or_default()
     }

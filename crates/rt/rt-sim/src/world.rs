@@ -27,7 +27,7 @@ const POLL_COST: Duration = Duration::from_micros(1);
 pub struct Stuck {
     /// Virtual time when the run was given up.
     pub at: Instant,
-    /// Whether nothing could ever happen again (else: time was up).
+    /// True if nothing could ever happen again; else the time was up.
     pub idle: bool,
 }
 
@@ -74,7 +74,7 @@ impl Drop for LastHandle {
     }
 }
 
-/// What a step may do.
+/// Next action of a step.
 enum Next {
     Run(ProcessId, u16, Rc<dyn Shard>),
     /// No task runs before that.
@@ -156,12 +156,12 @@ impl World {
         }
     }
 
-    /// Whether the process runs: it was not crashed and some shard's main task is not done.
+    /// Returns true if the process runs: it was not crashed and some shard's main task is not done.
     pub fn is_alive(&self, process: ProcessId) -> bool {
         self.core.state.borrow().is_alive(process)
     }
 
-    /// What the process holds of its machine: open files, then ends of connections.
+    /// Returns the resources that the process holds: open files, then ends of connections.
     pub fn holds(&self, process: ProcessId) -> (u64, u64) {
         let state = self.core.state.borrow();
         let files = state.processes.get(process.0).map_or(0, |p| p.open_files);
@@ -188,7 +188,7 @@ impl World {
         self.core.state.borrow().trace.checkpoints().to_vec()
     }
 
-    /// A number from the world's seed, for whoever drives it.
+    /// Returns a number from the world's seed, for its driver.
     pub fn random_u64(&self) -> u64 {
         self.core.state.borrow_mut().random()
     }
@@ -198,7 +198,7 @@ impl World {
         DiskControl::new(&self.core, name)
     }
 
-    /// What lies between the machines.
+    /// Controls the links between the machines.
     pub fn network(&self) -> NetworkControl {
         NetworkControl::new(&self.core)
     }
@@ -379,7 +379,7 @@ impl World {
         self.carry_out_crashes();
     }
 
-    /// Whether nothing will ever happen by itself again.
+    /// Returns true if nothing will ever happen again without outside action.
     pub fn is_idle(&self) -> bool {
         let mut schedule = self.core.schedule.borrow_mut();
         let mut state = self.core.state.borrow_mut();

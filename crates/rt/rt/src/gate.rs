@@ -75,7 +75,7 @@ impl Gate {
         .await;
     }
 
-    /// Whether [`Gate::close`] was called.
+    /// Returns true if [`Gate::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.inner.closed.get()
     }
@@ -85,7 +85,7 @@ impl Gate {
         self.inner.count.get()
     }
 
-    /// Whether no task is left.
+    /// Returns true if no task is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

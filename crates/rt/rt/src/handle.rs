@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     /// No more tasks: the shard ends.
     pub(crate) ending: Cell<bool>,
     pub(crate) main_done: Cell<bool>,
-    /// What is done behind the last task.
+    /// Actions that run after the last task.
     pub(crate) at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
     pub(crate) telemetry: telemetry::Shard,
     pub(crate) polls: telemetry::Counter,
@@ -146,7 +146,7 @@ impl Rt {
         self.inner.longer_turn.set(Some(turn));
     }
 
-    /// Whether [`Rt::yield_if_due`] would yield: for loops that must save state first.
+    /// Returns true if [`Rt::yield_if_due`] would yield: for loops that must save state first.
     pub fn is_yield_due(&self) -> bool {
         match &self.inner.env {
             Env::Native(_) => {
@@ -191,7 +191,7 @@ impl Rt {
         .await;
     }
 
-    /// Whether the node was asked to stop.
+    /// Returns true if the node was asked to stop.
     pub fn is_stop_requested(&self) -> bool {
         self.inner.node.is_stop_requested()
     }

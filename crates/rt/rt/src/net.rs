@@ -143,8 +143,8 @@ impl Conn {
         }
     }
 
-    /// Lets the machine ask now and then whether a silent peer is still there; connections of a
-    /// simulated machine are told of their end in other ways.
+    /// Lets the machine probe a silent peer now and then. Connections of a simulated machine learn
+    /// of their end in other ways.
     pub fn set_keepalive(&self) {
         if let AnyConn::Native(c) = &self.inner {
             c.set_keepalive();

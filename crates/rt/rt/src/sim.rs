@@ -69,7 +69,7 @@ impl SimNode {
         tasks
     }
 
-    /// Whether nothing of its shards is in memory any more.
+    /// Returns true if all its shards are freed from memory.
     pub fn is_freed(&self) -> bool {
         self.shards.iter().all(|shard| shard.strong_count() == 0)
     }
@@ -84,7 +84,7 @@ impl SimNode {
     }
 }
 
-/// Who is being polled, and when in virtual time: for log lines.
+/// Shard that is being polled, and the virtual time of it: for log lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Polled {
     /// Virtual time.
@@ -99,7 +99,7 @@ thread_local! {
     static POLLED: Cell<Option<Polled>> = const { Cell::new(None) };
 }
 
-/// Who is being polled on this thread; `None` outside of every world.
+/// Returns the shard that is being polled on this thread; `None` outside of every world.
 pub fn polled() -> Option<Polled> {
     POLLED.get()
 }
@@ -241,7 +241,7 @@ impl World {
         self.world.advance_to(limit);
     }
 
-    /// Whether nothing will ever happen by itself again.
+    /// Returns true if nothing will ever happen again without outside action.
     pub fn is_idle(&self) -> bool {
         self.take_starts();
         self.world.is_idle()
@@ -262,7 +262,7 @@ impl World {
         self.world.trace_checkpoints()
     }
 
-    /// A number from the world's seed, for whoever drives it (workloads, nemeses).
+    /// Returns a number from the world's seed, for drivers of the world (workloads, nemeses).
     pub fn random_u64(&self) -> u64 {
         self.world.random_u64()
     }
@@ -272,12 +272,12 @@ impl World {
         self.world.ip(name)
     }
 
-    /// Whether the node runs: not crashed, and some shard's main function has not returned.
+    /// Returns true if the node runs: not crashed, and some shard's main function has not returned.
     pub fn is_alive(&self, node: &SimNode) -> bool {
         self.world.is_alive(node.process)
     }
 
-    /// What a node holds of its machine: open files, then ends of connections.
+    /// Returns the resources that a node holds: open files, then ends of connections.
     pub fn holds(&self, node: &SimNode) -> (u64, u64) {
         self.world.holds(node.process)
     }

@@ -5,7 +5,7 @@ use stdx::{IoError, IoErrorKind};
 
 use crate::file::Fs;
 
-/// What a path of a small durable file holds.
+/// Content at the path of a small durable file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SmallContent {
     /// There is no file.

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - INV-rt-5: bytes of a record leave in order and whole: while a write waits for the socket, nothing else is sent.
-//! - INV-rt-6: a caller that was told that all its bytes are written has no ciphertext left behind: as long as some
-//!   is, one byte is held back from the count, so that the caller writes again.
+//! - INV-rt-6: a caller whose bytes are all reported as written leaves no ciphertext unsent. While
+//!   some is unsent, one byte is held back from the count, so that the caller writes again.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, Write};
@@ -74,7 +74,7 @@ pub struct TlsClient {
     pub clock: Arc<TlsClock>,
 }
 
-/// Whether a connection may begin without TLS.
+/// Policy for connections that begin without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainText {
     /// It is closed.
@@ -83,7 +83,7 @@ pub enum PlainText {
     Accepted,
 }
 
-/// What was agreed on in the handshake.
+/// Result of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
     /// As Java names it: `TLSv1.3`.
@@ -92,7 +92,7 @@ pub struct TlsInfo {
     pub cipher_suite: &'static str,
     /// The certificate that the other side showed.
     pub peer: Option<PeerCertificate>,
-    /// Whether an earlier session was resumed.
+    /// True if an earlier session was resumed.
     pub is_resumed: bool,
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn first_bytes(
     Ok(first)
 }
 
-/// Whether a connection that begins with these bytes speaks TLS.
+/// Returns true if a connection that begins with these bytes uses TLS.
 pub fn is_handshake(first: &[u8]) -> bool {
     first.first() == Some(&HANDSHAKE_RECORD)
 }
@@ -302,7 +302,7 @@ impl TlsStream {
         }
         received.drain(..used);
         if max > 0 || outcome.is_err() {
-            // What cannot be sent now goes with the next write.
+            // Ciphertext that cannot be sent now is sent with the next write.
             let sent = self.flush(&mut session);
             outcome?;
             sent?;
@@ -410,7 +410,7 @@ impl TlsStream {
         &self.conn
     }
 
-    /// What was agreed on.
+    /// Returns the result of the handshake.
     pub(crate) fn info(&self) -> TlsInfo {
         let session = self.session.borrow();
         let tls = &session.tls;

@@ -119,7 +119,7 @@ impl fmt::Debug for EstimatedHistogram {
     }
 }
 
-/// What an [`EstimatedHistogram`] held.
+/// Content of an [`EstimatedHistogram`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EstimatedSnapshot {
     /// One count for each of [`BOUNDS`], then one for what lies beyond; empty ones at the end are

@@ -16,7 +16,7 @@ pub struct Notify {
 #[derive(Default)]
 struct State {
     permit: bool,
-    /// Raised by `notify_waiters`: whoever waited since before it is done.
+    /// Raised by `notify_waiters`: completes all waiters that registered before.
     round: u64,
     last: u64,
     waiting: VecDeque<Waiting>,
