@@ -44,7 +44,7 @@ pub enum Cell {
     Element(i32, i32),
 }
 
-/// What is asked of a partition.
+/// Request to a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// QUORUM read of all cells.
@@ -65,7 +65,7 @@ pub enum Request {
     Partition,
 }
 
-/// What a write makes of a cell.
+/// Effect of a write on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Set,
@@ -95,7 +95,7 @@ impl Request {
         }
     }
 
-    /// What it makes of a cell; `None`: nothing.
+    /// Returns its effect on a cell; `None`: none.
     fn effect(self, cell: Cell) -> Option<Effect> {
         let row = match cell {
             Cell::Static => None,
@@ -183,7 +183,7 @@ impl Write {
     }
 }
 
-/// The cells that a read found; the others are not there.
+/// The cells that a read found; the others are missing.
 type Found = BTreeMap<Cell, i64>;
 
 #[derive(Clone, Debug)]
@@ -327,7 +327,7 @@ pub async fn perform(
     Ok(ending)
 }
 
-/// What rows show; `None`: they are not of the form that is promised.
+/// Parses rows; `None`: they are not of the promised form.
 fn cells_of(rows: &[Vec<Option<Vec<u8>>>]) -> Option<Found> {
     let long = |bytes: &[u8]| Some(i64::from_be_bytes(bytes.try_into().ok()?));
     let mut found = Found::new();

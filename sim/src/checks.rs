@@ -8,13 +8,13 @@ use stdx::Instant;
 
 use crate::history::{Action, Ending, Event, History, Scope};
 
-/// What must not be, in words.
+/// Result of a check; the error is the violation, in words.
 pub type Verdict = Result<(), String>;
 
 /// How a value became certain, when not by its acknowledgement.
 const READ: &str = "read";
 
-/// What is known of one key's writes.
+/// Known writes of one key.
 #[derive(Default)]
 struct Writes {
     /// Stamp to when it was sent, and whether it is a deletion.
@@ -232,8 +232,8 @@ pub fn converged(replicas: &[(String, BTreeMap<String, Rows>)]) -> Verdict {
     Ok(())
 }
 
-/// Batches: what is there was sent, half a batch is not there, acknowledged ones are, refused ones
-/// are not. `found`: by batch in how many of its two partitions it is.
+/// Checks batches: present ones were sent, no half batch is present, acknowledged ones are present,
+/// refused ones are not. `found`: by batch, the number of its two partitions that have it.
 pub fn batches(history: &History, found: &BTreeMap<i32, usize>) -> Verdict {
     let mut sent = BTreeMap::new();
     for event in &history.events {
@@ -262,7 +262,7 @@ pub fn batches(history: &History, found: &BTreeMap<i32, usize>) -> Verdict {
     }
 }
 
-/// What one node says of the schema.
+/// Schema as one node shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaView {
     /// The node's name.
@@ -301,10 +301,11 @@ pub fn schema(history: &History, views: &[SchemaView]) -> Verdict {
     Ok(())
 }
 
-/// What a node said of itself at a moment: its number, its epoch, the version of its schema.
+/// Report of a node about itself at a moment: its number, its epoch, the version of its schema.
 pub type EpochView = (usize, u64, String);
 
-/// One schema per epoch: whoever is at an epoch has the same version, at any time of the run.
+/// Checks for one schema per epoch: all nodes at an epoch have the same version, at any time of the
+/// run.
 pub fn epochs(views: &[EpochView]) -> Verdict {
     let mut known: BTreeMap<u64, (usize, &str)> = BTreeMap::new();
     for (node, epoch, version) in views {

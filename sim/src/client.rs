@@ -49,7 +49,7 @@ impl Client {
     /// Connects and says STARTUP.
     ///
     /// # Errors
-    /// `Lost` when nobody answers.
+    /// `Lost` when no node answers.
     pub async fn connect(rt: &Rt, address: SocketAddr) -> Result<Client, Lost> {
         let options = ConnectOptions {
             version: ProtocolVersion::V4,

@@ -20,7 +20,7 @@ pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.counts (k int PRIMARY KE
 struct Increment {
     by: i64,
     sent: Instant,
-    /// `None`: nobody knows.
+    /// `None`: unknown.
     acknowledged: Option<Instant>,
     refused: bool,
 }
@@ -31,7 +31,7 @@ struct Read {
     begin: Instant,
     end: Instant,
     value: i64,
-    /// Of everything, after healing.
+    /// Read of the survey after healing.
     is_last: bool,
 }
 
@@ -83,7 +83,7 @@ pub fn within(counts: &Counts) -> Verdict {
     Ok(())
 }
 
-/// What is done with an increment in doubt.
+/// Treatment of an increment in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// It stays in doubt.

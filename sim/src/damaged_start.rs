@@ -1,5 +1,5 @@
-//! A node that starts on files which cannot be opened: it must answer nothing without what they have, and a
-//! full repair must bring that back and let go of them.
+//! A node that starts on files which cannot be opened: it must give no answers without their data,
+//! and a full repair must restore the data and remove the files.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::rotting::{self, BEHIND_COPIES};
 use crate::run::Run;
 use crate::survey::{self, Reads};
 
-/// What is done to one component of a file.
+/// Damage to one component of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     /// A bit of it flips.
@@ -27,8 +27,8 @@ enum Harm {
     Lose,
 }
 
-/// Whether a component is harmed in a certain way: without its TOC.txt a file was never complete, which is no
-/// damage but a write that a crash cut off.
+/// Returns true if a component is certainly damaged. Without its TOC.txt a file was never complete:
+/// that is no damage but an interrupted write.
 fn is_damage(component: &str, harm: Harm) -> bool {
     component != "TOC.txt" || harm != Harm::Lose
 }
@@ -45,7 +45,7 @@ pub fn start_on_damaged_files(run: &mut Run) -> Result<Option<usize>, String> {
     let Some(number) = staying.get(drawn).copied() else { return Ok(None) };
     let right = Rc::new(by_itself::make_right(run, number)?);
     run.nodes.flush(number)?;
-    // What compactions have begun to remove is not looked at by anybody.
+    // Let compactions remove their inputs: no check reads those files.
     run.nodes.world.run_for(Duration::from_secs(2));
     run.nodes.stop(number);
     let harmed = harm_files(run, number);
@@ -69,7 +69,7 @@ pub fn start_on_damaged_files(run: &mut Run) -> Result<Option<usize>, String> {
     }
     // Beside one damaged replica two others are enough.
     phases::read_at_quorum(run)?;
-    // Else the damage of an index that nobody has read is found behind the repair.
+    // Otherwise the damage of an unread index is found after the repair.
     rotting::verify_files(run, number)?;
     rotting::wait_for_copies(run, number)?;
     read_damaged(run, number, &right).map_err(|what| format!("{what} ({harmed:?})"))?;

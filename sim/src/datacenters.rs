@@ -15,7 +15,7 @@ use crate::survey;
 
 /// Longest time of a change of the keyspace.
 const ALTER_MAX: Duration = Duration::from_secs(120);
-/// Time for data that nobody asks for any more to go, and for handovers to end.
+/// Time for data that is no longer replicated here to be removed, and for handovers to end.
 const AFTER_ALTER: Duration = Duration::from_secs(40);
 
 /// Nodes that were not to get anything have got nothing: by name what they had before and have now.
@@ -29,7 +29,7 @@ fn nothing_came(what: &str, nodes: &[(String, u64, u64)]) -> Verdict {
     }
 }
 
-/// What a node got in all its lives.
+/// Returns the partitions and files that a node received in all its lives.
 fn streamed_of(run: &Run, number: usize) -> u64 {
     let member = run.nodes.members.get(number);
     member.map_or(0, |m| m.streamed + streamed(&m.life.telemetry()))

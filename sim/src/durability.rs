@@ -1,9 +1,9 @@
-//! Scenario: a client writes while the node is killed or loses power again and again; at the end
-//! every acknowledged row is there with its value, and no row that was never sent.
+//! Scenario: a client writes while the node is repeatedly killed or loses power. At the end every
+//! acknowledged row exists with its value, and no row exists that was never sent.
 //!
-//! What "acknowledged" promises depends on the crash: after a kill everything; after a power cut
-//! everything in `batch` mode, and in `periodic` mode all but the unsynced suffix, so there the
-//! checker only demands that what is there was sent.
+//! The promise of "acknowledged" depends on the crash: after a kill everything; after a power cut
+//! everything in `batch` mode, and in `periodic` mode all but the unsynced suffix. There the
+//! checker only demands that every row found was sent.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub enum Crash {
     PowerCut,
 }
 
-/// What is wrong with the disk for a while between two crashes.
+/// Fault of the disk for a while between two crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Nothing.
@@ -62,11 +62,11 @@ pub struct Plan {
     pub crashes: u32,
     /// Flush all tables now and then (by a small memtable budget).
     pub small_memory: bool,
-    /// What is wrong with the disk.
+    /// Fault of the disk.
     pub trouble: Trouble,
 }
 
-/// What the client knows: by key the values sent, and the newest acknowledged.
+/// State that the client knows: by key the values sent, and the newest acknowledged.
 #[derive(Default, Debug)]
 pub struct Model {
     sent: BTreeMap<i32, Vec<i64>>,

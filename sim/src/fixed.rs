@@ -8,7 +8,7 @@ use crate::dealing::{Worker, deal};
 use crate::report::Report;
 use crate::soak::OneRun;
 
-/// Seeds of a scenario, from the first, that run twice when nobody asks for one.
+/// Seeds of a scenario, from the first, that run twice by default.
 const TWICE: u64 = 2;
 
 /// One run.
@@ -39,8 +39,8 @@ fn order(jobs: &[Job]) -> Vec<usize> {
     order
 }
 
-/// Has workers, each this program with `word`, carry out the jobs; what they print goes where this
-/// process prints. `show` names a job of which no worker told how it went.
+/// Lets workers, each this program with `word`, carry out the jobs; their output is forwarded to
+/// this process's. `show` names a job whose outcome no worker reported.
 pub fn deal_out(jobs: &[Job], word: &str, show: impl Fn(&Job) -> String) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let names: Vec<String> = jobs.iter().map(show).collect();

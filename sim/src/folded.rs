@@ -109,7 +109,7 @@ enum Question {
     Groups { each: usize },
     /// Rows of a value, with what stands for the partition.
     Rows { least: i32, s: i32 },
-    /// Rows that nobody has.
+    /// Rows that do not exist.
     None,
     /// A part of the ring.
     Behind { k: i32 },
@@ -131,7 +131,7 @@ impl Question {
         }
     }
 
-    /// Of each form one.
+    /// Returns one question of each form.
     fn all() -> [Question; 8] {
         [
             Question::All,
@@ -262,7 +262,7 @@ fn grouped(rows: Vec<&Row>, by: impl Fn(&Row) -> (i32, i32)) -> Vec<Vec<&Row>> {
     groups
 }
 
-/// What the clients of a run have seen.
+/// Results that the clients of a run have seen.
 #[derive(Default)]
 pub struct Folded {
     wrong: Option<String>,

@@ -7,8 +7,8 @@ use stdx::Instant;
 /// Numbers of keys that share a partition of the table with clustering.
 pub const KEYS_PER_PARTITION: i32 = 16;
 
-/// What a client asked for. Each key has one writer, whose values (`stamp`, also the timestamp)
-/// only grow; deletions count as values.
+/// Request of a client. Each key has one writer, whose values (`stamp`, also the timestamp) only
+/// grow; deletions count as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// QUORUM write of a value.
@@ -33,7 +33,7 @@ pub enum Action {
     Count { key: i32 },
     /// `ALTER TABLE` of the registers.
     Alter { number: u64 },
-    /// A table is made, or dropped, whoever else does the same.
+    /// A table is created or dropped, even if other clients do the same.
     Scratch { table: u64, is_drop: bool },
 }
 
@@ -57,7 +57,7 @@ impl Action {
         Duration::from_secs(match self {
             Action::Write { .. } | Action::Delete { .. } | Action::Batch { .. } => 2,
             Action::Read { .. } => 5,
-            // Of all pages together.
+            // Sum over all pages.
             Action::Partition { .. } => 30,
             Action::Table { how: Scan::Rows } => 60,
             // These take as long as they get on.
@@ -68,7 +68,7 @@ impl Action {
         })
     }
 
-    /// Whether a row with that value is left out.
+    /// Returns true if a row with that value is left out.
     pub fn hides(self, value: i64) -> bool {
         match self {
             Action::Table { how: Scan::Above(least) } => value < least,
@@ -77,7 +77,7 @@ impl Action {
         }
     }
 
-    /// Whether it reads that key.
+    /// Returns true if it reads that key.
     pub fn reads(self, key: i32) -> bool {
         match self {
             Action::Read { key: own } => own == key,
@@ -122,8 +122,8 @@ pub enum Scope {
     Quorum,
     /// Those at LOCAL_QUORUM in that datacenter.
     Local(u64),
-    /// Those of the same key: the levels of its writes and reads meet in a replica. What one of these
-    /// reads saw binds nobody: it may be at one replica.
+    /// Those of the same key: the levels of its writes and reads meet in a replica. A value that
+    /// one of these reads saw does not bind other reads: it may be at one replica.
     Paired,
     /// Nobody: a hint may be all that there is of it.
     Any,
@@ -132,7 +132,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether a read in the scope `read` must see what is certain in this one.
+    /// Returns true if a read in the scope `read` must see values that are certain in this one.
     pub fn binds(self, read: Scope) -> bool {
         match (self, read) {
             (Scope::Any, _) => false,
@@ -141,13 +141,13 @@ impl Scope {
         }
     }
 
-    /// Whether what a read saw binds the reads behind it.
+    /// Returns true if a value that a read saw binds later reads.
     pub fn do_reads_bind(self) -> bool {
         !matches!(self, Scope::Paired | Scope::Any)
     }
 }
 
-/// What came of it.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Acknowledged.
@@ -169,7 +169,7 @@ pub enum Ending {
 pub struct Event {
     /// The coordinator, from 0.
     pub node: usize,
-    /// What was asked.
+    /// The request.
     pub action: Action,
     /// By its level.
     pub scope: Scope,

@@ -28,7 +28,7 @@ const THINK_MILLIS: u64 = 120;
 /// Longest time until an operation or a read succeeds after healing.
 const HEALED_MAX: Duration = Duration::from_secs(120);
 
-/// What the writers of a run have done.
+/// Operations of the writers of a run.
 #[derive(Default)]
 pub struct Inverted {
     table: Option<Rc<Table>>,
@@ -132,7 +132,7 @@ pub struct Target {
     pub level: Consistency,
 }
 
-/// What was done to a partition.
+/// Operations on a partition.
 struct Done<'a> {
     partition: u64,
     operations: &'a [Operation],

@@ -1,4 +1,4 @@
-//! What a node holds when nobody asks it for anything: as much as before the clients came.
+//! Resources of a node without clients: as many as before the clients started.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub const OF_REQUESTS: [&str; 5] = [
 const OF_LINKS: [(&str, u64); 3] =
     [("internode-link", 1), ("internode-write", 2), ("internode-inbound", 1)];
 
-/// What a node holds.
+/// Resources that a node holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Tasks by name.
@@ -31,7 +31,7 @@ pub struct Holdings {
     pub files_there: u64,
     /// Ends of connections.
     pub connections: u64,
-    /// What requests hold: [`OF_REQUESTS`].
+    /// Gauges of resources that requests hold: [`OF_REQUESTS`].
     pub of_requests: BTreeMap<&'static str, i64>,
 }
 
@@ -47,7 +47,7 @@ impl Holdings {
         self
     }
 
-    /// What gauges say.
+    /// Adds the values of gauges.
     pub fn take_gauges(&mut self, snapshot: &telemetry::Snapshot) {
         for name in OF_REQUESTS {
             let of_name = snapshot.metrics.iter().filter(|m| m.name == name);

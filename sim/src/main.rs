@@ -182,7 +182,7 @@ fn carry_out(entries: &[Entry], job: &Job, is_verbose: bool) -> bool {
         Ok(report) => {
             let plan = (entry.plan)(seed);
             println!("ok   {name} {seed} {plan}: {} acknowledged {kept}", report.acknowledged);
-            // What one seed reached is of interest when it was asked for.
+            // Paths that one seed reached are shown only if it was asked for.
             if is_verbose && !report.faults.is_empty() {
                 println!("     faults: {:?}", report.faults);
                 println!("     reached: {}", report.probes);

@@ -17,7 +17,7 @@ use crate::schedule;
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
 const AFTERMATH: Duration = Duration::from_secs(3);
 
-/// What is given up has gone on for less than so long.
+/// Upper bound of the time that an aborted operation has run.
 const GIVE_UP_MICROS: u64 = 4_000_000;
 
 /// How often another fault is drawn when one is not possible, and after how long.
@@ -35,7 +35,7 @@ const CRASH_WAIT: Duration = Duration::from_secs(1);
 const HINT_WAIT: Duration = Duration::from_secs(11);
 const HINT_CHANGES: u64 = 2;
 
-/// What ends a fault.
+/// Action that ends a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
     Restart(usize),
@@ -50,7 +50,7 @@ enum Undo {
     Unrot(usize, Vec<(String, u64)>),
     /// A newcomer starts in its place.
     Replace(usize),
-    /// What it does is given up: leaving, moving, joining.
+    /// Its operation is aborted: leaving, moving, joining.
     GiveUp(usize),
     /// A dead host is taken out through a node; given up there, or by another one.
     OrderRemoval(String, usize),
@@ -78,7 +78,7 @@ struct Hit {
 
 /// The faults of a run.
 pub struct Nemesis {
-    /// What happened, by name of the fault.
+    /// Faults that happened, by name.
     pub counts: BTreeMap<&'static str, u64>,
     undo: Vec<(Instant, Undo)>,
     end: Instant,
@@ -91,10 +91,10 @@ impl Nemesis {
         Nemesis { counts: BTreeMap::new(), undo: Vec::new(), end }
     }
 
-    /// Runs the world until the clients are through or the phase is over.
+    /// Runs the world until the clients have finished or the phase is over.
     ///
     /// # Errors
-    /// None of its own; a node that ended by itself is found later.
+    /// None of its own; a node that ended unexpectedly is found later.
     pub fn run(&mut self, run: &mut Run) -> Result<(), String> {
         let scenario = run.nodes.scenario.clone();
         for n in 1..=scenario.faults {
@@ -239,7 +239,7 @@ impl Nemesis {
         }
     }
 
-    /// Ends a node that may have ended by itself, and starts it.
+    /// Ends a node that may have ended already, and starts it.
     fn start_again(&self, run: &mut Run, node: usize) {
         let Some(member) = run.nodes.members.get(node) else { return };
         let (life, is_up) = (member.life.clone(), member.is_up);
@@ -323,7 +323,7 @@ impl Nemesis {
         is_done
     }
 
-    /// Whether something ends a node, or keeps it from starting, already.
+    /// Returns true if a fault has ended a node, or keeps it from starting, already.
     fn is_in_repair(&self, node: usize) -> bool {
         self.undo.iter().any(|(_, undo)| match undo {
             Undo::GoodDisk(n, _) | Undo::Unrot(n, _) | Undo::Replace(n) | Undo::Restart(n) => {
@@ -408,7 +408,7 @@ impl Nemesis {
         true
     }
 
-    /// Whether a node is up and good, and nothing is about to end it.
+    /// Returns true if a node is up and healthy, and nothing is about to end it.
     fn is_well(&self, run: &Run, node: usize) -> bool {
         let member = run.nodes.members.get(node);
         member.is_some_and(|m| m.is_up && !m.may_end) && !self.is_in_repair(node)
@@ -522,7 +522,7 @@ impl Nemesis {
         true
     }
 
-    /// Whether the keyspace has its replicas when one node less is there.
+    /// Returns true if the keyspace has enough replicas without one of the nodes.
     fn may_shrink(run: &Run) -> bool {
         let needed = run.nodes.scenario.replication * run.nodes.scenario.datacenters;
         let there = run.nodes.members.iter().filter(|m| !m.has_left && !m.may_end).count() as u64;
@@ -599,7 +599,7 @@ impl Nemesis {
         true
     }
 
-    /// Whether a node has lost its disk, or will, or may not take writes.
+    /// Returns true if a node has lost its disk, or will, or may not accept writes.
     fn is_one_broken(&self, run: &Run) -> bool {
         let is_bad =
             |undo: &Undo| matches!(undo, Undo::GoodDisk(..) | Undo::Unrot(..) | Undo::Replace(_));

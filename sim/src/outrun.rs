@@ -1,9 +1,10 @@
-//! Scenario: clients write at ONE through a coordinator that outruns one of the replicas: the link to it
-//! is thin, or its process stands still for ten seconds.
+//! Scenario: clients write at ONE through a coordinator that outruns one of the replicas: the link
+//! to it is thin, or its process stands still for ten seconds.
 //!
-//! With a thin link the coordinator slows its clients: shortly after the last answer every replica has
-//! every row, hardly any write was dropped and kept as a hint, and reads were not held back. A replica
-//! that stands still slows nobody for longer than a short bound, and gets what it missed when it is back.
+//! With a thin link the coordinator slows its clients: shortly after the last answer every replica
+//! has every row, hardly any write was dropped and stored as a hint, and reads were not held back.
+//! A replica that stands still delays clients no longer than a short bound, and gets the missed
+//! writes when it is back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ use crate::report::Report;
 use crate::survey;
 use crate::survey::create_one;
 
-/// What is wrong with the third node.
+/// Fault of the third node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slowness {
     /// So many bytes per second come from the coordinator.
@@ -40,7 +41,7 @@ pub struct Plan {
     pub seed: u64,
     /// Shards of each node.
     pub shards: u16,
-    /// What is wrong.
+    /// The fault.
     pub slowness: Slowness,
     /// Clients that write.
     pub writers: usize,
@@ -81,7 +82,7 @@ fn options(world: &World, plan: &Plan, name: &str) -> Options {
     options
 }
 
-/// What the clients have seen.
+/// Facts that the clients have seen.
 #[derive(Default)]
 struct Facts {
     next: Cell<i32>,
@@ -270,7 +271,7 @@ impl OutrunRun {
         self.world.client("reader", move |rt| read(rt, address, facts));
     }
 
-    /// Waits until nobody writes.
+    /// Waits until all writers have ended.
     fn writers_end(&self) -> Result<Instant, String> {
         let facts = &self.facts;
         self.world.run_for(Duration::from_secs(1));

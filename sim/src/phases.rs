@@ -9,7 +9,7 @@ use crate::survey;
 /// Longest time of one survey after healing.
 pub const SURVEY_MAX: Duration = Duration::from_secs(300);
 
-/// What each node shows of its own.
+/// Returns each node's own data.
 pub fn look(run: &mut Run) -> Result<survey::Looks, String> {
     let name_and_address = |n| (name(n), run.nodes.address(&name(n)));
     let nodes: Vec<_> = run.nodes.staying().into_iter().map(name_and_address).collect();

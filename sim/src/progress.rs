@@ -21,7 +21,7 @@ impl Progress {
         self.left.set(0);
     }
 
-    /// Whether requests may still be sent.
+    /// Returns true if requests may still be sent.
     pub fn goes_on(&self) -> bool {
         self.left.get() > 0
     }
@@ -38,7 +38,7 @@ impl Progress {
         self.running.set(self.running.get().saturating_sub(1));
     }
 
-    /// Whether all clients have ended.
+    /// Returns true if all clients have ended.
     pub fn is_over(&self) -> bool {
         self.running.get() == 0
     }

@@ -51,13 +51,13 @@ pub const ROLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the client wants of its connection next.
+/// Next request of the client to its connection.
 enum Wish {
     Send(Vec<u8>),
     Receive,
 }
 
-/// What the connection has for the client.
+/// Bytes, or the end, that the connection has for the client.
 #[derive(Default)]
 struct Arrived {
     bytes: VecDeque<u8>,

@@ -15,11 +15,11 @@ const HEALED_MAX: Duration = Duration::from_secs(300);
 /// A repair counts from so long behind the copies: the product wants ten seconds.
 pub const BEHIND_COPIES: Duration = Duration::from_secs(12);
 
-/// Bits of a node's files of the workload flip, and stay so; the node is told to verify its files.
-/// Gives the node, unless it has no file.
+/// Flips bits of a node's files of the workload for good, and orders the node to verify its files.
+/// Returns the node, unless it has no file.
 ///
 /// # Errors
-/// That it does not find what rots, or make copies of the rest.
+/// The node does not find the damage, or does not copy the rest.
 pub fn rot_files(run: &mut Run) -> Result<Option<usize>, String> {
     let staying: Vec<usize> = (0..run.nodes.members.len())
         .filter(|n| run.nodes.members.get(*n).is_some_and(|m| !m.has_left))
@@ -31,7 +31,7 @@ pub fn rot_files(run: &mut Run) -> Result<Option<usize>, String> {
         false => None,
     };
     run.nodes.flush(number)?;
-    // What compactions have begun to remove is not looked at by anybody.
+    // Let compactions remove their inputs: no check reads those files.
     run.nodes.world.run_for(Duration::from_secs(2));
     let bits = rot(&run.nodes, number);
     if bits.is_empty() {
@@ -109,7 +109,7 @@ pub fn wait_for_damaged(
     }
 }
 
-/// What a node names as damaged.
+/// Returns the files that a node reports as damaged.
 ///
 /// # Errors
 /// That it does not answer.

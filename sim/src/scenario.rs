@@ -44,7 +44,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("filters", include_str!("../scenarios/filters.toml")),
 ];
 
-/// What the driver of a run may do to it.
+/// Fault that the driver of a run may inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A node gets SIGKILL and starts again.
@@ -261,7 +261,7 @@ pub struct Scenario {
     pub lwt_partitions: u64,
     /// Longest pause of a client between two requests.
     pub think: Duration,
-    /// What clients do.
+    /// Shares of the clients' requests.
     pub mix: Mix,
     /// Number of faults.
     pub faults: u64,
@@ -279,7 +279,7 @@ pub struct Scenario {
     pub lateness: Duration,
 }
 
-/// What is wrong with a file.
+/// Error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {problem}")]
 pub struct ScenarioError {
@@ -376,7 +376,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Whether clocks jump or drift in it.
+    /// Returns true if clocks jump or drift in it.
     pub fn do_clocks_jump(&self) -> bool {
         self.has(Fault::ClockJump) || self.has(Fault::ClockDrift)
     }
@@ -389,17 +389,17 @@ impl Scenario {
         }
     }
 
-    /// Whether nodes have to be told their datacenters.
+    /// Returns true if nodes need a configured datacenter.
     pub fn has_datacenters(&self) -> bool {
         self.datacenters > 1 || self.racks > 1 || self.new_datacenter
     }
 
-    /// Whether clients alter and drop tables, so that the schema of each epoch is compared.
+    /// Returns true if clients alter and drop tables, so that the schema of each epoch is compared.
     pub fn changes_schema(&self) -> bool {
         self.mix.alter + self.mix.scratch > 0
     }
 
-    /// Whether that fault may happen.
+    /// Returns true if that fault may happen.
     pub fn has(&self, wanted: Fault) -> bool {
         self.kinds.iter().any(|(fault, share)| *fault == wanted && *share > 0)
     }
@@ -504,7 +504,7 @@ mod tests {
         for (name, text) in FILES {
             let scenario = Scenario::parse(name, text).unwrap();
             assert_eq!(scenario.name, *name);
-            // What one run may cost, so that all of them stay affordable.
+            // Limits on the cost of one run, so that all of them stay affordable.
             assert!(scenario.operations <= 2_500 && scenario.faults <= 16, "{name}");
         }
     }

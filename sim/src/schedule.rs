@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_secs(5);
 /// How often an incremental repair is ordered: others may have its files just then.
 const TRIES: u32 = 4;
-/// Before it is ordered again: longer than sessions wait that nobody closes.
+/// Delay before a retry of the order: longer than the timeout of abandoned sessions.
 const TRY_AGAIN: Duration = Duration::from_secs(200);
 
 /// How often, and how many times, it is looked whether a node repairs something just now.
@@ -38,7 +38,7 @@ fn all_since(tables: &[Scheduled], since: i64) -> Verdict {
     }
 }
 
-/// Waits until every table was repaired by itself.
+/// Waits until every table was repaired automatically.
 ///
 /// # Errors
 /// Which one is not, long after its window.

@@ -29,7 +29,7 @@ const COMMENT_BYTES: usize = 60_000;
 /// Room of a full disk: an entry of the metadata log takes some 200 bytes, the rows that show it thousands.
 const FREE_BYTES: u64 = 2_500;
 
-/// What is full while tables are made.
+/// Resource that is full while tables are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
     /// No data file can be written, until memtables are full.
@@ -55,7 +55,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan { seed, shards: 1 + (seed / 3 % 3) as u16, trouble: all[(seed % 3) as usize] }
 }
 
-/// Whether all tables that were acknowledged are shown.
+/// Checks that all acknowledged tables are shown.
 fn all_shown(acknowledged: &BTreeSet<String>, shown: &BTreeSet<String>) -> Result<(), String> {
     match acknowledged.difference(shown).next() {
         Some(table) => Err(format!(

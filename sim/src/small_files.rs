@@ -39,7 +39,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan { seed, nodes: 1 + (seed % 2) as u8, shards: 1 + (seed / 2 % 2) as u16 }
 }
 
-/// What is done to a file.
+/// Damage to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
     Flip,
@@ -48,14 +48,14 @@ enum Damage {
     Delete,
 }
 
-/// What the next start did.
+/// Outcome of the next start.
 #[derive(Clone, Debug)]
 enum Start {
     Refused(String),
     Ready { warnings: String },
 }
 
-/// Whether a start dealt with a damaged file as it must.
+/// Checks that a start handled a damaged file correctly.
 fn verdict(path: &str, damage: Damage, start: &Start) -> Result<(), String> {
     let name = path.strip_prefix("/data/").unwrap_or(path);
     match start {
@@ -64,7 +64,8 @@ fn verdict(path: &str, damage: Damage, start: &Start) -> Result<(), String> {
             Err(format!("{path}, {damage:?}: refused without its name: {error}"))
         }
         Start::Ready { warnings } if warnings.lines().any(|line| line.contains(name)) => Ok(()),
-        // What is not expected to exist is not missed: ranges are fetched again, caches are cold.
+        // A file that is not expected to exist is not missed: ranges are fetched again, caches are
+        // cold.
         Start::Ready { .. } if damage == Damage::Delete && is_optional(name) => Ok(()),
         Start::Ready { .. } => Err(format!("{path}, {damage:?}: the node started without a word")),
     }
@@ -74,7 +75,7 @@ fn is_optional(name: &str) -> bool {
     name.starts_with("saved_caches/") || name.starts_with("metadata/received-")
 }
 
-/// Whether a path of the disk is a small durable file of this node.
+/// Returns true if a path of the disk is a small durable file of this node.
 fn is_small_file(path: &str) -> bool {
     let Some(name) = path.strip_prefix("/data/") else { return false };
     if name.ends_with(".tmp") || name.starts_with("metadata/cleanup/") {
@@ -209,7 +210,7 @@ impl SmallFilesRun {
     }
 
     fn end(&self, node: &SimNode, round: u32) -> Result<(), String> {
-        // What a clean stop writes is there from the first round on.
+        // The first round always stops cleanly, so that the files of a clean stop exist later.
         if round > 0 && self.world.random_u64().is_multiple_of(3) {
             self.world.kill(node);
             return Ok(());
@@ -409,8 +410,8 @@ mod tests {
         kinds
     }
 
-    /// What a durable file is: the kind and version of a small one whose checksum fits, or nothing when it is
-    /// one of those with formats of their own. `Err`: it is neither.
+    /// Returns the kind and version of a small durable file whose checksum fits, or `None` for a
+    /// durable file with a format of its own. `Err`: it is neither.
     fn kind_of(path: &str, bytes: &[u8]) -> Result<Option<String>, String> {
         let name = path.strip_prefix("/data/").ok_or("not below the work directory")?;
         let file = name.rsplit('/').next().unwrap_or(name);

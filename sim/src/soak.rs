@@ -17,7 +17,7 @@ const FAULTS_MIN: u64 = 10;
 /// How many seeds lie between two lines of progress.
 const PROGRESS_SEEDS: u64 = 20;
 
-/// What to do.
+/// Options of a soak test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orders {
     /// For how long runs are begun.
@@ -57,7 +57,7 @@ pub fn parse(words: &[String]) -> Result<Orders, String> {
 /// One scenario by name: a run of a seed.
 pub type OneRun = Box<dyn Fn(u64) -> Result<Report, String>>;
 
-/// What the runs come to.
+/// Sum over the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sum {
     runs: u64,

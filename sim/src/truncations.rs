@@ -43,7 +43,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan { seed, nodes, shards: 1 + (seed / 2 % 2) as u16, rounds: 4 }
 }
 
-/// What the client knows: which rows must be there, which may, which must not.
+/// State that the client knows: rows that must exist, may exist, must not exist.
 #[derive(Clone, Debug, Default)]
 struct Model {
     next_key: i32,
@@ -79,7 +79,8 @@ impl Model {
     fn truncated(&mut self, ended: Ended) {
         let before: Vec<i32> = self.required.iter().chain(&self.possible).copied().collect();
         self.required.clear();
-        // One that was answered OK is behind it in the metadata log, or has decided it.
+        // A truncation that was answered OK comes after the doubtful one in the metadata log, or
+        // has decided it.
         self.is_in_doubt = ended == Ended::InDoubt || (self.is_in_doubt && ended != Ended::Ok);
         match ended {
             Ended::Ok => {
@@ -209,7 +210,7 @@ impl TruncationsRun {
         self.start(n)
     }
 
-    /// What goes wrong with the disk while the statement runs.
+    /// Injects a random fault of the disk while the statement runs; returns its name.
     fn spoil(&self, disk: &DiskControl) -> &'static str {
         match self.world.random_u64() % 5 {
             0 => {

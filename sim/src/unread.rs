@@ -28,8 +28,8 @@ const HELD_MAX: i64 = (MEMORY as i64 / 100) * 15 * 5 / 4;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the others go on; a client that reads nothing is closed after a minute at the latest.
 const LENGTH: Duration = Duration::from_secs(90);
-/// What a client that was not closed finds when it reads at last must be in the buffers of the two sockets, and
-/// arrive in a few round trips.
+/// Bytes that an open client finds when it reads at last must be in the buffers of the two sockets,
+/// and arrive in a few round trips.
 const LEFT_TIME: Duration = Duration::from_millis(100);
 /// Rows that the client that reads slowly reads.
 const SLOW_ROWS: usize = 100;
@@ -67,7 +67,7 @@ pub fn plan(seed: u64) -> Plan {
     }
 }
 
-/// What a run has shown.
+/// Results of a run.
 #[derive(Clone, Debug)]
 struct Found {
     /// Answers to the client that behaves.

@@ -24,7 +24,7 @@ pub struct Plan {
     pub seed: u64,
     /// Shards of each node.
     pub shards: u16,
-    /// Whose clock jumps.
+    /// Node whose clock jumps.
     pub node: usize,
     /// How far on.
     pub ahead_micros: i64,
@@ -83,7 +83,7 @@ fn write(run: &mut OutrunRun, first: i32) -> Result<usize, String> {
     Ok(applied)
 }
 
-/// Whether exactly the nodes that are named say that their clocks are wrong.
+/// Checks that exactly the named nodes report that their clocks are wrong.
 fn check_said(run: &OutrunRun, wrong: Option<usize>) -> Result<(), String> {
     for (at, name) in NODES.iter().enumerate() {
         let said = is_wrong(run, at);

@@ -87,8 +87,8 @@ pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
 fn repair(run: &mut Run) -> Result<(), String> {
     run.nodes.world.run_for(run.nodes.scenario.settle);
     if run.nodes.scenario.even {
-        // What was written while a replica was away is on two of three: nothing but a copy that
-        // should have been made can be missed here, and nothing has mended that yet.
+        // A write while a replica was away is on two of three. Only a copy that should have been
+        // made can be missing here, and no repair has restored it yet.
         phases::read_at_quorum(run)?;
     }
     if run.nodes.scenario.repairs {
@@ -105,7 +105,7 @@ fn repair(run: &mut Run) -> Result<(), String> {
     run.nodes.ask("reading everything at ALL", SURVEY_MAX, move |rt| {
         survey::read_at_all(rt, first, keys, scenario)
     })??;
-    // Read repairs that nobody waited for.
+    // Read repairs that no client waited for.
     run.nodes.world.run_for(Duration::from_secs(3));
     phases::read_at_quorum(run)?;
     let (shared, scenario) = (run.clients.shared.clone(), run.nodes.scenario.clone());

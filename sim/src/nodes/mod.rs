@@ -28,7 +28,7 @@ pub const OPERATION_MAX: Duration = Duration::from_secs(600);
 /// How long a node is given to stop in order.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// The answer to an order, when it is there.
+/// The reply to an order, once it has arrived.
 pub type Reply = Rc<RefCell<Option<AdminReply>>>;
 
 /// When a node is started for the first time.
@@ -48,9 +48,9 @@ pub struct Member {
     /// Its present or last life.
     pub life: SimNode,
     outcome: Arc<Outcome>,
-    /// Whether it was started and not ended by the driver.
+    /// True if it was started and not ended by the driver.
     pub is_up: bool,
-    /// It joins, or its disk is bad: it may end by itself as long as not everything is healed.
+    /// It joins, or its disk is bad: it may end unexpectedly until everything is healed.
     pub may_end: bool,
     /// It is no member any more, or dead for good.
     pub has_left: bool,
@@ -81,7 +81,7 @@ impl Member {
         self.options.num_tokens
     }
 
-    /// Why it ended by itself; empty: it did not.
+    /// Returns the cause of its unexpected end; empty: none.
     pub fn ending(&self) -> String {
         self.outcome.failure().map_or(String::new(), ToString::to_string)
     }
@@ -91,9 +91,9 @@ impl Member {
 pub struct Nodes {
     /// The world.
     pub world: World,
-    /// What is asked for.
+    /// Scenario of the run.
     pub scenario: Rc<Scenario>,
-    /// What goes wrong on purpose.
+    /// Deliberate errors of the run.
     pub sabotage: Sabotage,
     /// The nodes, in the order of their numbers.
     pub members: Vec<Member>,
@@ -154,7 +154,7 @@ impl Nodes {
         format!("asker{}", self.askers)
     }
 
-    /// What a node holds now.
+    /// Returns the resources that a node holds now.
     pub fn holdings_of(&self, number: usize) -> Holdings {
         let Some(member) = self.members.get(number) else { return Holdings::default() };
         let (files, connections) = self.world.holds(&member.life);
@@ -169,7 +169,7 @@ impl Nodes {
         holdings
     }
 
-    /// No node ended by itself.
+    /// Checks that no node ended unexpectedly.
     pub fn alive(&self) -> Result<(), String> {
         for member in self.members.iter().filter(|m| m.is_up && !m.may_end) {
             if !self.world.is_alive(&member.life) {

@@ -1,5 +1,5 @@
-//! An administrator who gives up what he has ordered: leaving, taking another token, joining, the removal
-//! of a dead node, a rebuild.
+//! Aborts by an administrator: leaving, taking another token, joining, the removal of a dead node,
+//! a rebuild.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,8 +50,8 @@ pub fn give_up(run: &mut Run, number: usize) {
     run.operations.pending.push(Pending::GivenUp(number, what, reply));
 }
 
-/// What was given up is not done, if the node said so; else it is ended as if nothing had been
-/// given up.
+/// Checks that an aborted operation had no effect, if the node confirmed the abort; else completes
+/// it as if it had not been aborted.
 pub fn finish_given_up(
     run: &mut Run,
     number: usize,

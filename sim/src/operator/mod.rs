@@ -1,5 +1,5 @@
-//! What an administrator does to a running cluster: repair, decommission, removal, replacement of a
-//! dead node, restarts one after the other, two nodes that swap their addresses.
+//! Actions of an administrator on a running cluster: repair, decommission, removal, replacement of
+//! a dead node, restarts one after the other, two nodes that swap their addresses.
 
 pub mod giving_up;
 
@@ -259,7 +259,7 @@ fn order_until_done(run: &mut Run, at: usize, command: &ClusterCommand) -> Resul
     Err(format!("{command:?} fails although everything is healed: {last} ({})", modes.join(", ")))
 }
 
-/// Whether a node did not start because it is no member any more.
+/// Returns true if a node did not start because it is no longer a member.
 pub fn is_out(run: &Run, number: usize) -> bool {
     run.nodes.members.get(number).is_some_and(|member| {
         !run.nodes.world.is_alive(&member.life)
@@ -441,7 +441,7 @@ pub fn note_trouble(run: &mut Run, node: usize, from: Instant) {
     run.trouble(node, from, until);
 }
 
-/// Whether an order fails because it is carried out already.
+/// Returns true if an order fails because it is carried out already.
 fn is_over(text: &str) -> bool {
     [
         "no member",
