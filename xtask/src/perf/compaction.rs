@@ -14,7 +14,7 @@
 //! IO requests: those of the machine's disks, with page caches dropped before (by root) and
 //! everything synced afterwards, so honest only while nothing else runs; and read and write calls
 //! of the process. Helenus bypasses the page cache and requests 256 KiB at once, so the disk sees
-//! its requests; its io_uring requests are not system calls. Cassandra requests a chunk at once,
+//! its requests; its `io_uring` requests are not system calls. Cassandra requests a chunk at once,
 //! and the kernel reads ahead for it. The goal is judged by our requests at the disk over its
 //! calls, which a disk without read-ahead would see.
 
