@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 /// Alignment of a [`Buf`]'s first byte, and the unit of direct IO.
 pub const ALIGN: usize = 4096;
 
-/// Owned byte buffer whose first byte lies on a 4096-byte boundary, so that it serves direct IO, unless it was
-/// made [of a vector](Buf::from_vec_at).
+/// Owned byte buffer whose first byte lies on a 4096-byte boundary, so that it can be used for
+/// direct IO, unless it was built [from a vector](Buf::from_vec_at).
 ///
 /// All bytes up to the capacity are initialised, so reading into it never needs unsafe code.
 pub struct Buf {

@@ -12,7 +12,7 @@ struct Slot<T> {
     closed: bool,
 }
 
-/// The writing side; dropping it unsent tells the receiver that no value comes.
+/// The writing side; dropping it unsent notifies the receiver that no value will arrive.
 pub struct SlotSender<T>(Arc<Mutex<Slot<T>>>);
 
 /// The reading side: a future of the value, `None` when the sender was dropped unsent.

@@ -277,7 +277,7 @@ impl File {
             let (buf, n) = ring.submit(fd, buf, what).await;
             return (buf, check(n));
         }
-        // The pool gets its own descriptor, so it stays open whatever happens to this future.
+        // The pool gets its own descriptor, so it stays open even if this future is dropped.
         let fd = rustix::io::fcntl_dupfd_cloexec(&**fd, 0);
         let job = move || {
             let mut buf = buf;
@@ -308,7 +308,7 @@ impl File {
 }
 
 impl Inner {
-    /// A descriptor that takes unaligned access.
+    /// Returns a descriptor that supports unaligned access.
     fn buffered_fd(&self) -> std::io::Result<Rc<Descriptor>> {
         if !self.direct {
             return Ok(Rc::clone(&self.fd));

@@ -107,8 +107,8 @@ impl Env {
         self.inner.uring.as_ref().is_some_and(|ring| ring.has_unsubmitted())
     }
 
-    /// Wakes tasks whose file operations are done; ready when `deadline` (nanoseconds since start)
-    /// has come. Else `cx` is woken by either.
+    /// Wakes tasks whose file operations are done. Ready once `deadline` (nanoseconds since start)
+    /// has passed; until then both register `cx`.
     pub fn poll_idle(&self, cx: &mut Context<'_>, deadline: Option<u64>) -> Poll<()> {
         if let Some(ring) = &self.inner.uring {
             ring.poll_ready(cx);
@@ -133,7 +133,7 @@ impl Env {
         }
     }
 
-    /// Asks to be polled again after the reactor has looked at sockets and timers.
+    /// Asks to be polled again after the reactor has polled sockets and timers.
     pub fn yield_to_reactor(&self, cx: &mut Context<'_>) {
         // Tokio keeps the waker until its driver has run; the future itself holds nothing.
         let _ = pin!(tokio::task::yield_now()).poll(cx);

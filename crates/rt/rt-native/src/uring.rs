@@ -121,7 +121,7 @@ impl Uring {
         OpFuture { uring: Rc::clone(self), index, done: false }
     }
 
-    /// Hands queued operations to the kernel and takes what is finished.
+    /// Submits queued operations to the kernel and collects completions.
     pub(crate) fn flush(&self) {
         if self.unsubmitted.get() > 0 {
             // Busy or interrupted: the entries stay in the ring for the next turn.
@@ -139,7 +139,8 @@ impl Uring {
         self.unsubmitted.get() > 0
     }
 
-    /// Takes finished operations whenever the reactor says so; always leaves `cx` registered.
+    /// Collects completions whenever the reactor reports the ring readable; always leaves `cx`
+    /// registered.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) {
         while let Poll::Ready(Ok(mut guard)) = self.ring.poll_read_ready(cx) {
             self.reap();
@@ -158,7 +159,7 @@ impl Uring {
             if pushed.is_ok() {
                 break;
             }
-            // The submission ring is full: hand it over now, and again until the kernel takes some.
+            // The submission ring is full: submit it, repeatedly until the kernel accepts entries.
             let _ = ring.submit();
             self.unsubmitted.set(ring.submission().len());
         }

@@ -1,8 +1,8 @@
 //! One disk: page cache against durable image, names against durable names.
 //!
-//! A write is in the cache at once and durable after a sync. A name is seen at once and durable
-//! after
-//! its directory was synced. A kill keeps the cache; a power cut resolves it ([`Disk::power_cut`]).
+//! A write is in the cache at once and durable after a sync. A name is visible at once and durable
+//! after its directory was synced. A kill keeps the cache; a power cut resolves it
+//! ([`Disk::power_cut`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,9 @@ const WRITE_BACK_BYTES: usize = 16 * 1024 * 1024;
 pub enum CrashKind {
     /// The process is killed: everything handed to the kernel stays.
     Kill,
-    /// The machine loses power: of what was not synced a seeded part stays, torn at sectors.
+    /// The machine loses power: a seeded part of the unsynced data survives, torn at sectors.
     PowerCut,
-    /// The machine loses power and nothing that was not synced stays.
+    /// The machine loses power and all unsynced data is lost.
     PowerCutLosingAll,
 }
 
@@ -170,7 +170,7 @@ fn set_len(image: &mut Vec<u8>, len: u64) {
     image.resize(len as usize, 0);
 }
 
-/// A read or write of a file, as it was asked for. See [`crate::DiskControl::watch`].
+/// A read or write of a file, with its arguments. See [`crate::DiskControl::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataCall {
     /// It writes.
@@ -186,7 +186,7 @@ pub struct DataCall {
     pub bytes: usize,
 }
 
-/// Most calls that are kept.
+/// Most calls that are recorded.
 const CALLS_MAX: usize = 100_000;
 
 /// One atomic change of names, waiting for a sync of one of `parents`.
@@ -213,13 +213,13 @@ pub(crate) struct Disk {
     pub(crate) failing: Option<IoErrorKind>,
     /// Every change of a path that has this part fails like this.
     pub(crate) failing_below: Option<(String, IoErrorKind)>,
-    /// One in so many reads fails like this.
+    /// Reads that fail like this, one in this many.
     pub(crate) failing_reads: Option<(u64, IoErrorKind)>,
     pub(crate) crash_at: Option<(u64, CrashKind)>,
     /// As `crash_at`, in that change of a path that has this part; how many are left.
     pub(crate) crash_below: Option<(String, u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
-    /// Reads and writes of files whose path has this part are kept, up to [`CALLS_MAX`].
+    /// Recorded reads and writes of files whose path contains this part, up to [`CALLS_MAX`].
     pub(crate) watched: Option<(String, Vec<DataCall>)>,
     /// Locked path -> number of the process.
     pub(crate) locks: BTreeMap<String, usize>,
@@ -238,7 +238,7 @@ impl Disk {
     }
 }
 
-/// The disks of all machines. Numbers are for who asks at every file call.
+/// The disks of all machines. Numbers are for callers that need a disk at every file call.
 #[derive(Default)]
 pub(crate) struct Disks {
     numbers: BTreeMap<String, usize>,
@@ -283,7 +283,7 @@ pub(crate) fn is_change(operation: &str) -> bool {
     matches!(operation, "write" | "truncate" | "mkdir" | "rename" | "link" | "fsync")
 }
 
-/// Bytes that a disk without a set limit has left, whatever is on it.
+/// Free bytes of a disk without a set limit, whatever its content.
 pub(crate) const LARGE_DISK_BYTES: u64 = 1 << 40;
 
 impl Disk {
@@ -393,7 +393,7 @@ impl Disk {
     pub(crate) fn free(&self) -> u64 {
         match self.capacity {
             Some(capacity) => capacity.saturating_sub(self.used()),
-            // Not worth a look at every file.
+            // Not worth a scan of every file.
             None => LARGE_DISK_BYTES,
         }
     }

@@ -95,7 +95,7 @@ impl Links {
     }
 }
 
-/// How long a segment of that many bytes that is sent now takes.
+/// Returns the travel time of a segment of that many bytes that is sent now.
 pub(crate) fn travel(state: &mut State, from: &str, to: &str, bytes: usize) -> Duration {
     let options = state.net.links.path(from, to).options;
     travel_on(state, from, to, bytes, options)
@@ -161,7 +161,7 @@ impl NetworkControl {
         self.clog(b, a);
     }
 
-    /// Ends clogs and partitions between `a` and `b`; what was held back is sent.
+    /// Ends clogs and partitions between `a` and `b`; held-back segments are sent.
     pub fn heal(&self, a: &str, b: &str) {
         self.unclog(|from, to| (from == a && to == b) || (from == b && to == a));
     }

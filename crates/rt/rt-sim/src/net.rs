@@ -21,7 +21,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use stdx::{Instant, IoError, IoErrorKind};
 
-/// First port given to those who ask for none.
+/// First port for listeners that request none.
 const FIRST_FREE_PORT: u16 = 40_000;
 /// How long a connect is tried, as Linux does with `tcp_syn_retries` = 6.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
@@ -58,10 +58,10 @@ struct End {
     local: SocketAddr,
     remote: SocketAddr,
     inbox: VecDeque<u8>,
-    /// The peer will send no more.
+    /// The peer has ended its direction.
     ended: bool,
     reset: bool,
-    /// This side sends no more.
+    /// This side has ended its direction.
     shut: bool,
     /// Bytes that this side sent and the peer has not read.
     unread_by_peer: usize,
@@ -73,7 +73,7 @@ struct End {
     held: VecDeque<Segment>,
     /// Since when something that was sent cannot be acknowledged.
     silent_since: Option<Instant>,
-    /// Closed, and kept only until what is held back was sent.
+    /// Closed, and retained only until its held-back segments are sent.
     is_orphan: bool,
 }
 
@@ -181,7 +181,7 @@ fn reset_end(state: &mut State, id: u64) {
     }
 }
 
-/// Something happens in the network; gives back whom to wake.
+/// Applies an event of the network; returns the wakers to call.
 pub(crate) fn happen(state: &mut State, event: NetEvent) -> Vec<Waker> {
     match event {
         NetEvent::Arrive { from, to, segment, sender, receiver } => {
@@ -260,7 +260,7 @@ fn arrive_nowhere(state: &mut State, from: Side<'_>, to: Side<'_>) {
     }
 }
 
-/// After a path was healed or a machine got power: what waited for it goes on.
+/// Resumes waiting segments and connects after a path was healed or a machine got power.
 pub(crate) fn paths_changed(state: &mut State) {
     let ids: Vec<u64> = state.net.ends.keys().copied().collect();
     for id in ids {
@@ -298,8 +298,8 @@ fn remove_orphan(state: &mut State, id: u64) {
     }
 }
 
-/// Closes an end: the peer gets what was sent, then the end of the stream; or a reset when
-/// something was left unread, as a kernel does.
+/// Closes an end, as a kernel does: the peer gets all sent bytes, then the end of the stream; or a
+/// reset if received bytes were left unread.
 fn close(state: &mut State, id: u64) {
     let Some(end) = state.net.ends.get(&id) else { return };
     let (peer, open) = (end.peer, !end.shut && !end.reset);
@@ -515,7 +515,7 @@ impl Env {
         .await
     }
 
-    /// Takes over a connection from another shard of this process.
+    /// Accepts a connection from another shard of this process.
     pub fn from_moved(&self, moved: MovedConn) -> Result<Conn, IoError> {
         let there = self.alive().is_some_and(|mut state| {
             state.net.moved.remove(&moved.id);
@@ -694,7 +694,7 @@ impl Conn {
         Ok(n)
     }
 
-    /// Ends both directions; what was written before still arrives.
+    /// Ends both directions; bytes written before still arrive.
     pub fn shutdown(&self) {
         let Some(mut guard) = self.inner.env.alive() else { return };
         let state = &mut *guard;
@@ -723,7 +723,7 @@ impl Conn {
         self.inner.local
     }
 
-    /// Takes it off this shard.
+    /// Detaches it from this shard.
     pub fn into_moved(self) -> MovedConn {
         self.inner.moved.set(true);
         let (id, token) = (self.inner.id, Arc::new(()));

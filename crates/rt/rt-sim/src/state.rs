@@ -25,11 +25,11 @@ pub struct WorldOptions {
     pub io_micros: Range<u64>,
     /// Time of offloaded work.
     pub offload_micros: Range<u64>,
-    /// Time that a service takes for a request.
+    /// Service time of a request.
     pub service_micros: Range<u64>,
     /// Requests per million that a service drops unanswered.
     pub service_failures_per_million: u64,
-    /// Bytes under way or unread per direction of a connection before writes wait.
+    /// Bytes in flight or unread per direction of a connection before writes wait.
     pub socket_bytes_max: usize,
     /// Segments per million that reset their connection.
     pub resets_per_million: u64,
@@ -73,7 +73,7 @@ pub trait Shard {
     fn run(&self, n: usize);
     /// Returns true if the shard's main task is done.
     fn is_finished(&self) -> bool;
-    /// Drops all tasks; nothing is polled any more.
+    /// Drops all tasks; none is polled afterwards.
     fn end(&self);
 }
 
@@ -96,7 +96,7 @@ impl Core {
     }
 }
 
-/// The shards that may run, kept from step to step: most processes of a world are clients that have
+/// The shards that may run, cached between steps: most processes of a world are clients that have
 /// long ended.
 #[derive(Default)]
 pub(crate) struct Schedule {

@@ -25,7 +25,7 @@ const POLL_COST: Duration = Duration::from_micros(1);
 /// The condition did not come true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// Virtual time when the run was given up.
+    /// Virtual time when the run was abandoned.
     pub at: Instant,
     /// True if nothing could ever happen again; else the time was up.
     pub idle: bool,
@@ -50,7 +50,7 @@ pub struct World {
     _last: Rc<LastHandle>,
 }
 
-/// Ends the world when the last [`World`] goes.
+/// Ends the world when the last [`World`] is dropped.
 struct LastHandle(Rc<Core>);
 
 impl Drop for LastHandle {
@@ -209,15 +209,15 @@ impl World {
         self.core.state.borrow_mut().skews.insert(name.to_string(), skew);
     }
 
-    /// Lets a node's wall clock jump by `micros`, on top of what it was shifted before.
+    /// Makes a node's wall clock jump by `micros`, on top of earlier shifts.
     pub fn jump_clock(&self, name: &str, micros: i64) {
         let mut state = self.core.state.borrow_mut();
         let skew = state.skews.entry(name.to_string()).or_default();
         skew.micros = skew.micros.saturating_add(micros);
     }
 
-    /// From now on a node's wall clock goes too fast by that many millionths, too slowly below 0, on top
-    /// of what it was shifted before; 0 ends it, and what it has gathered stays.
+    /// Makes a node's wall clock run too fast by that many millionths from now on, too slowly below
+    /// 0, on top of earlier shifts. 0 ends the drift; the accumulated difference stays.
     pub fn drift_clock(&self, name: &str, millionths: i64) {
         let mut state = self.core.state.borrow_mut();
         let now = state.now;
@@ -225,8 +225,8 @@ impl World {
         *skew = Skew { micros: skew.at(now), millionths, since: now };
     }
 
-    /// Stops a process's tasks for that long, as SIGSTOP does: time goes on, its machine takes and
-    /// acknowledges what fits into the buffers of its sockets.
+    /// Stops a process's tasks for that long, as SIGSTOP does. Time goes on: its machine accepts
+    /// and acknowledges bytes that fit into the buffers of its sockets.
     pub fn pause(&self, process: ProcessId, duration: Duration) {
         let mut state = self.core.state.borrow_mut();
         let until = state.now + duration;
@@ -358,7 +358,7 @@ impl World {
     /// Lets a shard run one of its tasks.
     fn run(&self, process: ProcessId, shard: u16, executor: &dyn Shard) {
         let now = self.now();
-        // Only the chosen shard looks at its inbox, so the seed orders what crosses shards.
+        // Only the chosen shard drains its inbox, so the seed orders messages between shards.
         executor.attend(now);
         let ready = executor.ready() as u64;
         let n = {

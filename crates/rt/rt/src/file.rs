@@ -209,10 +209,10 @@ impl Fs {
         self.sync_dir(parent(path)).await
     }
 
-    /// Takes the lock file at `path`, making it when needed.
+    /// Acquires the lock file at `path`; creates it if missing.
     ///
     /// # Errors
-    /// `AlreadyExists` when another holder has it.
+    /// `AlreadyExists` when it is held already.
     pub async fn lock_exclusive(&self, path: &str) -> Result<FileLock, IoError> {
         let inner = match &self.env {
             Env::Native(env) => {

@@ -1,4 +1,4 @@
-//! [`Gate`]: the owner of tasks. What is spawned through a gate is waited for by its `close`.
+//! [`Gate`]: the owner of tasks. Its `close` waits for all tasks that were spawned through it.
 
 use crate::executor::Group;
 use crate::handle::Rt;
@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-/// The gate, or the shard, takes no more tasks.
+/// The gate, or the shard, accepts no more tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("closed")]
 pub struct Closed;

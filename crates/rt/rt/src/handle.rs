@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     pub(crate) tasks: RefCell<Tasks>,
     pub(crate) queues: RefCell<Queues>,
     pub(crate) timers: RefCell<Timers>,
-    /// Kept between turns for its memory.
+    /// Kept between turns to reuse its memory.
     pub(crate) woken: RefCell<Vec<TaskKey>>,
     pub(crate) ports: RefCell<Vec<Box<dyn Port>>>,
     pub(crate) stop_waiters: Waiters,
@@ -140,8 +140,8 @@ impl Rt {
         YieldIfDue { rt: self.clone(), yielded: false }
     }
 
-    /// Lets tasks of this shard run for longer before they are asked to yield: for
-    /// measurements under an emulator, where everything takes longer. Native only.
+    /// Lets tasks of this shard run longer before they are asked to yield: for measurements under
+    /// an emulator, which slows everything down. Native only.
     pub fn set_turn(&self, turn: Duration) {
         self.inner.longer_turn.set(Some(turn));
     }

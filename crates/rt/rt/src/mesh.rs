@@ -144,7 +144,7 @@ impl<Q, R> MeshShared<Q, R> {
                 return Err(MeshError::Full);
             }
             ring.queue.push_back((q, sender));
-            // Only the first of a batch has to say that there is one.
+            // Only the first request of a batch has to wake the target.
             if ring.queue.len() == 1 { ring.target.clone() } else { None }
         };
         if let Some(target) = target {

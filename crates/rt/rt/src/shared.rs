@@ -16,7 +16,7 @@ pub(crate) struct TaskKey {
 /// other threads.
 pub(crate) struct Shared {
     inbox: Mutex<Inbox>,
-    /// Set by the shard before it looks at the inbox a last time and then waits.
+    /// Set by the shard before it checks the inbox a last time and then waits.
     sleeping: AtomicBool,
     root: Mutex<Option<Waker>>,
 }
@@ -41,7 +41,7 @@ impl Shared {
         self.rouse();
     }
 
-    /// Makes the shard look at its mesh rings and its stop flag.
+    /// Makes the shard poll its mesh rings and its stop flag.
     pub(crate) fn attend(&self) {
         lock(&self.inbox).attention = true;
         self.rouse();

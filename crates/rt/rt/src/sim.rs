@@ -140,12 +140,12 @@ impl Shard for SimShard {
 }
 
 impl World {
-    /// A world whose every choice follows from `seed`.
+    /// Builds a world in which `seed` determines every choice.
     pub fn new(seed: u64, options: WorldOptions) -> World {
         World { world: rt_sim::World::new(seed, options), starts: Arc::default() }
     }
 
-    /// A machine whose nodes this world runs from its next step on.
+    /// Returns a machine whose nodes this world runs from its next step on.
     pub fn machine(&self) -> Machine {
         Machine::sim(Arc::clone(&self.starts))
     }
@@ -206,7 +206,7 @@ impl World {
     /// Runs until `condition` holds.
     ///
     /// # Errors
-    /// [`Stuck`] when `max_virtual` time has passed, or nothing can happen any more.
+    /// [`Stuck`] when `max_virtual` time has passed, or nothing can happen any longer.
     pub fn run_until(
         &self,
         condition: impl Fn() -> bool,
@@ -287,9 +287,9 @@ impl World {
         self.world.crash(node.process, CrashKind::Kill);
     }
 
-    /// Cuts the power of its machine: unsynced data and names stay in a seeded part (prefix, or any
-    /// sectors of 512 bytes). Peers see silence: who sends gives its connection up after
-    /// [`WorldOptions::silent_peer_timeout`], who connects or only reads waits. When a process is
+    /// Cuts the power of its machine: a seeded part of the unsynced data and names survives (a
+    /// prefix, or any sectors of 512 bytes). Peers see silence. A sender aborts its connection
+    /// after [`WorldOptions::silent_peer_timeout`]; a connect or a reader waits. When a process is
     /// started there again, old connections are reset.
     pub fn power_cut(&self, node: &SimNode) {
         self.world.crash(node.process, CrashKind::PowerCut);
@@ -315,7 +315,7 @@ impl World {
         self.world.network().partition(a, b);
     }
 
-    /// Ends clogs between `a` and `b`; what was held back is sent.
+    /// Ends clogs between `a` and `b`; held-back segments are sent.
     pub fn heal(&self, a: &str, b: &str) {
         self.world.network().heal(a, b);
     }
@@ -345,7 +345,7 @@ impl World {
         self.world.network().clear_links();
     }
 
-    /// Stops a node's tasks for that long, as SIGSTOP does; time goes on for it.
+    /// Stops a node's tasks for that long, as SIGSTOP does; its time goes on.
     pub fn pause(&self, node: &SimNode, duration: Duration) {
         self.world.pause(node.process, duration);
     }
@@ -360,13 +360,13 @@ impl World {
         self.world.set_clock_skew(name, micros);
     }
 
-    /// Lets a node's wall clock jump by `micros`, on top of what it was shifted before.
+    /// Makes a node's wall clock jump by `micros`, on top of earlier shifts.
     pub fn jump_clock(&self, name: &str, micros: i64) {
         self.world.jump_clock(name, micros);
     }
 
-    /// From now on a node's wall clock goes too fast by that many millionths, too slowly below 0, on top
-    /// of what it was shifted before; 0 ends it, and what it has gathered stays.
+    /// Makes a node's wall clock run too fast by that many millionths from now on, too slowly below
+    /// 0, on top of earlier shifts. 0 ends the drift; the accumulated difference stays.
     pub fn drift_clock(&self, name: &str, millionths: i64) {
         self.world.drift_clock(name, millionths);
     }

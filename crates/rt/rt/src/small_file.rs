@@ -12,12 +12,12 @@ pub enum SmallContent {
     Missing,
     /// The body of a file whose checksum fits.
     Body(Vec<u8>),
-    /// The file does not claim to have the envelope: one of an earlier release, or damaged, or empty.
-    /// The caller decides whether the form before can be believed.
+    /// The file has no envelope: it is of an earlier release, or damaged, or empty. The caller
+    /// decides whether the legacy form can be trusted.
     Legacy(Vec<u8>),
 }
 
-/// The error of a small file that is not what was written.
+/// Builds the error of a small file with unexpected content.
 pub fn damaged(path: &str, what: impl std::fmt::Display) -> IoError {
     IoError {
         kind: IoErrorKind::Damaged,

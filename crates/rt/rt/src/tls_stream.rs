@@ -34,7 +34,7 @@ const FIRST_BYTES_MAX: usize = 4096;
 /// Most plaintext that is encrypted before the socket is asked again: four records.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The clock by which certificates are valid: the time of the latest handshake of the node.
+/// Clock for the validity of certificates: the time of the latest handshake of the node.
 #[derive(Debug, Default)]
 pub struct TlsClock(AtomicU64);
 
@@ -59,7 +59,7 @@ impl TimeProvider for TlsClock {
 /// How connections are accepted with TLS; clones share it.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
-    /// Keys, protocols, who is trusted; made with `clock`.
+    /// Keys, protocols, trusted certificates; built with `clock`.
     pub config: Arc<ServerConfig>,
     /// The clock of the configuration.
     pub clock: Arc<TlsClock>,
@@ -68,7 +68,7 @@ pub struct TlsServer {
 /// How connections are made with TLS; clones share it.
 #[derive(Clone, Debug)]
 pub struct TlsClient {
-    /// Keys, protocols, who is trusted; made with `clock`.
+    /// Keys, protocols, trusted certificates; built with `clock`.
     pub config: Arc<ClientConfig>,
     /// The clock of the configuration.
     pub clock: Arc<TlsClock>,
@@ -264,8 +264,8 @@ impl TlsStream {
         }
     }
 
-    /// Decrypts what was received and appends at most `max` bytes of it; `None` when more must be read first, 0 at
-    /// the end.
+    /// Decrypts received bytes and appends at most `max` bytes of plain text; `None` when more must
+    /// be read first, 0 at the end.
     fn process(
         &self,
         received: &mut Vec<u8>,
@@ -344,7 +344,7 @@ impl TlsStream {
         Ok(done)
     }
 
-    /// Sends ciphertext as far as the socket takes it; whether nothing is left.
+    /// Sends as much ciphertext as the socket accepts; returns true if none is left.
     fn flush(&self, session: &mut Session) -> Result<bool, IoError> {
         match self.writing.get() {
             Writing::Idle => {}
@@ -395,7 +395,7 @@ impl TlsStream {
         IoError { kind, operation, path, detail: detail.to_owned() }
     }
 
-    /// As [`crate::Stream::shutdown`]; says goodbye first, if the socket takes it.
+    /// As [`crate::Stream::shutdown`]; sends `close_notify` first, if the socket accepts it.
     pub(crate) fn shutdown(&self) {
         if let Ok(mut session) = self.session.try_borrow_mut() {
             session.tls.send_close_notify();
@@ -424,7 +424,7 @@ impl TlsStream {
         }
     }
 
-    /// Takes the connection off this shard.
+    /// Detaches the connection from this shard.
     pub(crate) fn into_moved(self) -> MovedTls {
         MovedTls {
             conn: self.conn.into_moved(),

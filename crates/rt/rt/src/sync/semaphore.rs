@@ -165,7 +165,7 @@ impl Drop for Acquire {
             let gone = at.and_then(|i| state.waiting.remove(i));
             gone.filter(|w| w.granted).map_or(0, |w| w.wants)
         };
-        // Also without permits to give back: those behind may fit now.
+        // Also without permits to return: later waiters may fit now.
         self.semaphore.give(back);
     }
 }
