@@ -7,7 +7,7 @@ use crate::operation::{Call, Class, CommandRow, Scope};
 use crate::server::{ROUTES, Route, SCYLLA};
 use crate::verbs::{REFUSED, VERBS, Verb};
 
-/// The route of a request, and the row of its command on a path that takes several.
+/// Returns the route of a request, and the row of its command if the path has several.
 pub fn find(call: &Call) -> Option<(&'static Route, Option<&'static CommandRow>)> {
     let same = |route: &&Route| route.method == call.method && route.path == call.path;
     let route = ROUTES.iter().chain(SCYLLA).find(same)?;

@@ -1,5 +1,5 @@
-//! From a command of the API to an action on things that exist: ids are looked up, what cannot be is
-//! refused in Cassandra's words. Pure: decides on a snapshot and on what gossip knows.
+//! Resolution of the API's commands to actions: names become ids; commands whose names do not
+//! resolve are refused in Cassandra's words. Pure: decides on a snapshot and on gossip's state.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -57,10 +57,10 @@ fn failed(text: impl Into<String>) -> ActionError {
     ActionError::Failed(text.into())
 }
 
-/// Looks up what a command names.
+/// Resolves the names of a command.
 ///
 /// # Errors
-/// `Argument` or `Failed`, as Cassandra's nodetool ends with 1 or 2 then, in its words.
+/// `Argument` or `Failed`, for which Cassandra's nodetool ends with 1 or 2, in its words.
 pub(crate) fn resolve(
     command: ClusterCommand,
     snapshot: &ClusterSnapshot,
@@ -320,8 +320,8 @@ fn to_clean(
     tables.iter().map(id).collect()
 }
 
-/// The natural replicas of a partition whose key is given as nodetool's users write it: components
-/// separated by `:`, one in a component as `\:`.
+/// Returns the natural replicas of a partition. Its key is written as for nodetool: components
+/// separated by `:`, a colon in a component as `\:`.
 ///
 /// # Errors
 /// `Argument`: no such table, or not a key of it.

@@ -96,7 +96,7 @@ pub struct MemberReport {
     pub rpc_address: String,
     /// True if the node is alive.
     pub up: bool,
-    /// Nothing says whether it answers: this node does not listen to gossip.
+    /// Liveness is unknown: this node does not listen to gossip.
     #[serde(default)]
     pub liveness_unknown: bool,
     /// `Normal`, `Joining`, `Leaving`, `Moving`.
@@ -162,7 +162,7 @@ pub struct TableReport {
     pub reads: u64,
     /// Writes since start.
     pub writes: u64,
-    /// Memory of what is kept of SSTables beside their blocks.
+    /// Memory for metadata of SSTables, without their blocks.
     pub metadata_bytes: u64,
     /// That of Bloom filters.
     #[serde(default)]
@@ -182,7 +182,7 @@ pub struct TableReport {
     /// SSTables of other versions than the one that is written.
     #[serde(default)]
     pub old_sstables: u64,
-    /// SSTables that lie in another data directory than they should.
+    /// SSTables in another data directory than the one of their tokens.
     #[serde(default)]
     pub misplaced_sstables: u64,
     /// Memtables that are being written to disk, or wait for that.
@@ -194,7 +194,7 @@ pub struct TableReport {
     /// Partitions that Bloom filters let pass in vain since start.
     #[serde(default)]
     pub filter_misses: u64,
-    /// SSTables that reads of partitions looked into since start.
+    /// SSTables that reads of partitions accessed since start.
     #[serde(default)]
     pub sstables_read: u64,
     /// Cells of SSTables that are tombstones old enough to go, by an estimate, and all cells.
@@ -210,7 +210,7 @@ pub struct TableReport {
     /// How long writes took on their shard.
     #[serde(default)]
     pub write_latency: HistogramReport,
-    /// SSTables that each of these reads looked into, plus one.
+    /// SSTables that each of these reads accessed, plus one.
     #[serde(default)]
     pub sstables_per_read: HistogramReport,
     /// Bytes of the largest SSTable on disk.
@@ -234,13 +234,13 @@ pub struct TableReport {
     /// Tombstones that each read met, plus one.
     #[serde(default)]
     pub tombstones_per_read: HistogramReport,
-    /// How long reads of partitions took that this node was asked for.
+    /// Latencies of reads of partitions that this node coordinated.
     #[serde(default)]
     pub coordinator_reads: HistogramReport,
-    /// How long reads of ranges took that this node was asked for.
+    /// Latencies of reads of ranges that this node coordinated.
     #[serde(default)]
     pub coordinator_scans: HistogramReport,
-    /// How long writes took that this node was asked for.
+    /// Latencies of writes that this node coordinated.
     #[serde(default)]
     pub coordinator_writes: HistogramReport,
     /// Bytes of the partitions in SSTables.
@@ -262,7 +262,7 @@ impl TableReport {
         self.filter_bytes.saturating_add(self.summary_bytes).saturating_add(self.offsets_bytes)
     }
 
-    /// Share of the SSTables that reads looked into which did not have the partition.
+    /// Returns the share of the SSTables accessed by reads that did not have the partition.
     pub(crate) fn filter_false_ratio(&self) -> f64 {
         share(self.filter_misses, self.sstables_read)
     }
@@ -384,7 +384,7 @@ pub struct CompactionReport {
     pub rate_mean: Option<f64>,
     /// Bytes per second that compactions may write; 0 is no limit.
     pub bytes_per_second_max: u64,
-    /// Bytes of inputs that have still to be read for what is due or under way.
+    /// Bytes of inputs still to be read by pending and running compactions.
     pub backlog_bytes: u64,
     /// Bytes of inputs that were read per second while compactions ran; 0: none has run.
     pub backlog_bytes_per_second: u64,
@@ -431,7 +431,7 @@ pub struct PlannedReport {
     pub inputs: Vec<(u64, u64)>,
     /// How many of these would be dropped without being read.
     pub expired: u64,
-    /// Level of what it would write.
+    /// Level of its output.
     pub level: u32,
     /// Why.
     pub reason: String,
@@ -486,7 +486,7 @@ pub struct HistoryReport {
     pub bytes_in: i64,
     /// Bytes of the output's data on disk.
     pub bytes_out: i64,
-    /// How many partitions were merged out of so many inputs.
+    /// Number of partitions by the number of inputs that they were merged from.
     pub rows_merged: Vec<(i32, i64)>,
     /// Such as `compaction_type`.
     pub properties: Vec<(String, String)>,
@@ -555,7 +555,7 @@ pub struct TablesRequest {
 /// A limit on statements, in `GET /api/v1/guardrails`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardrailReport {
-    /// As `PUT` takes it.
+    /// Name, as `PUT` accepts it.
     pub name: String,
     /// Settings and their values; of a threshold the failing one first.
     pub settings: Vec<(String, String)>,
@@ -567,7 +567,7 @@ pub struct GuardrailReport {
 pub struct GuardrailRequest {
     /// Which one.
     pub name: String,
-    /// As `nodetool setguardrailsconfig` takes them.
+    /// Values, as `nodetool setguardrailsconfig` accepts them.
     pub values: Vec<String>,
 }
 

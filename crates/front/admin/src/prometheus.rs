@@ -170,7 +170,7 @@ fn of_shard(page: &mut Page, number: usize, snapshot: &Snapshot) {
     }
 }
 
-/// The name by which a metric is exported.
+/// Returns the exported name of a metric.
 pub fn exported_name(name: &str) -> String {
     match SCYLLA_NAMES.iter().find(|(ours, _)| *ours == name) {
         Some((_, theirs)) => (*theirs).to_owned(),
@@ -242,7 +242,7 @@ fn of_tables(page: &mut Page, tables: &[TableReport]) {
     ];
     for (name, help, of) in latencies {
         let family = page.family(name, Kind::Histogram, help);
-        // A series with nothing in it says nothing.
+        // An empty series is left out.
         for table in shown.iter().filter(|t| of(t).count() > 0) {
             let labels = [("ks", table.keyspace.as_str()), ("cf", table.table.as_str())];
             let HistogramReport { buckets, sum } = of(table).clone();

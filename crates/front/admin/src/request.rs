@@ -1,7 +1,8 @@
 //! Requests of the HTTP server, the program and virtual tables to shards, and the replies.
 //!
-//! Owns: [`AdminRequest`] and [`AdminReply`], which no client sees. Never: JSON. What a request carries is either of
-//! this module or a type of [`crate::model`], whose version 1 is the only one; a second version of the API would
+//! Owns: [`AdminRequest`] and [`AdminReply`], which no client sees. Never: JSON. Parameters of
+//! requests are types of this module or of [`crate::model`], whose version 1 is the only one. A
+//! second version of the API would convert its types into these requests at its routes.
 //! convert its types into these requests at its routes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,9 +62,9 @@ pub enum AdminRequest {
     },
     /// About the files of tables and how they are compacted: see [`UpkeepRequest`].
     Upkeep(UpkeepRequest),
-    /// Take no more requests and write everything to disk.
+    /// Accept no more requests and flush everything to disk.
     Drain,
-    /// Keep the files as they are now under a name.
+    /// Take a snapshot: keep the present files under a name.
     TakeSnapshot {
         /// The name.
         tag: String,
@@ -119,9 +120,9 @@ pub enum AdminRequest {
     Guardrails,
     /// Change one of them; to all shards.
     SetGuardrail(GuardrailRequest),
-    /// Roles whose passwords this shard verified lately.
+    /// Roles whose passwords this shard verified recently.
     CachedCredentials,
-    /// Has this shard verify the password of a role (`None`: of all) at its next login.
+    /// Makes this shard verify the password of a role (`None`: of all) again at its next login.
     ForgetCredentials(Option<String>),
     /// CIDR groups with their ranges, all or those of an address; any shard can answer.
     CidrGroups(Option<IpAddr>),
@@ -163,7 +164,7 @@ pub enum AdminReply {
     KeySamples(Vec<Token>),
     /// To `Cluster`.
     Cluster(Box<ClusterReport>),
-    /// To `Repair`: the one begun or asked for, or all; none when there is none of that number.
+    /// To `Repair`: the started or requested one, or all; empty when there is none of that number.
     Repairs(Vec<RepairReport>),
     /// To `Participations`.
     Participations(Vec<ParticipationReport>),

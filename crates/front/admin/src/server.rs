@@ -76,11 +76,11 @@ const SPEC: ServiceSpec = ServiceSpec {
 
 /// Dependencies and settings of the server.
 pub struct AdminParts {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     pub address: SocketAddr,
     /// The way to the shards.
     pub caller: AdminCaller,
-    /// Changes what is logged, if the program lets anybody.
+    /// Changes log levels, if the program supports that.
     pub log: Option<Arc<dyn LogControl>>,
 }
 

@@ -19,7 +19,7 @@ use crate::members::SchemaVersions;
 use crate::request::{ActionError, AdminMesh, AdminReply, AdminRequest};
 use crate::shard_actions::{NodeFacts, ShardActions};
 
-/// The parts of a shard that administration looks at.
+/// The parts of a shard that administration accesses.
 pub struct ShardParts {
     /// The shard.
     pub rt: Rt,
@@ -43,7 +43,7 @@ pub fn serve_shard(mesh: &AdminMesh, parts: ShardParts) {
     mesh.serve(&rt, move |request, reply| serve(&parts, request, reply));
 }
 
-/// A shard's parts and what is remembered of its schema.
+/// A shard's parts and a history of its schema.
 struct Served {
     parts: ShardParts,
     versions: SchemaVersions,
@@ -77,7 +77,7 @@ fn or_failed<T>(result: Result<T, ActionError>, reply: fn(T) -> AdminReply) -> A
 }
 
 impl Served {
-    /// Answers a question at once; gives a command back, which takes longer.
+    /// Answers a question at once; returns a command, which takes longer, as `Err`.
     fn answer(&self, request: AdminRequest) -> Result<AdminReply, AdminRequest> {
         Ok(match request {
             AdminRequest::Node => AdminReply::Node(Box::new(self.node())),

@@ -33,13 +33,13 @@ pub trait ShardActions {
     fn table_latencies(&self) -> Vec<(TableId, CoordinatorReport)> {
         Vec::new()
     }
-    /// Takes files in, compacts what is named, gives compactions up.
+    /// Imports files, runs and stops compactions.
     fn upkeep(&self, _: UpkeepAction) -> Work<UpkeepReply> {
         Box::pin(async move { Err(ActionError::Unsupported("upkeep of files")) })
     }
-    /// Stops serving clients, flushes everything; the shard goes on answering administration.
+    /// Stops serving clients, flushes everything; the shard still answers administration.
     fn drain(&self) -> Work<()>;
-    /// Keeps the files of these tables as they are now, for so many seconds if any are given.
+    /// Takes a snapshot of these tables, which expires after that many seconds if given.
     fn take_snapshot(
         &self,
         tag: (String, Option<u32>),
@@ -61,7 +61,8 @@ pub trait ShardActions {
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
     /// Removes snapshots; sent to shard 0.
     fn clear_snapshots(&self, which: ClearRequest) -> Work<()>;
-    /// Running and finished compactions of this shard; pending ones come from the tables' numbers.
+    /// Returns running and finished compactions of this shard; pending ones are among the tables'
+    /// numbers.
     fn compactions(&self) -> CompactionReport;
     /// Returns true if CQL clients are served.
     fn native_transport_active(&self) -> bool;
@@ -69,7 +70,7 @@ pub trait ShardActions {
     fn clients(&self) -> Vec<ClientReport> {
         Vec::new()
     }
-    /// Roles whose passwords this shard verified lately.
+    /// Returns the roles whose passwords this shard verified recently.
     fn cached_credentials(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
@@ -93,7 +94,7 @@ pub trait ShardActions {
     fn cluster(&self) -> ClusterReport {
         ClusterReport::default()
     }
-    /// Does something in the cluster; what it names exists.
+    /// Carries out an action in the cluster; its targets exist.
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {
         let name = action.name();
         Box::pin(async move { Err(ActionError::Unsupported(name)) })
@@ -101,7 +102,7 @@ pub trait ShardActions {
     /// Begins, lists and ends repairs.
     ///
     /// # Errors
-    /// `Argument`: what is asked for cannot be; `Failed`: not now.
+    /// `Argument`: the request is invalid; `Failed`: not now.
     fn repair(&self, _: RepairCommand) -> Result<Vec<RepairReport>, ActionError> {
         Err(ActionError::Unsupported("repair"))
     }

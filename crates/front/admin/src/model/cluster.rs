@@ -29,7 +29,7 @@ pub struct ClusterReport {
     /// Messages to all peers by kind; `None`: no messaging on this node.
     #[serde(default)]
     pub messages: Option<MessagesReport>,
-    /// Writes kept for replicas that missed them; `None`: no hints on this node.
+    /// Hints for replicas that missed writes; `None`: no hints on this node.
     #[serde(default)]
     pub hints: Option<HintsReport>,
     /// Data that moves between nodes; `None`: no streaming on this node.
@@ -51,10 +51,10 @@ pub struct ClusterReport {
     /// Operations by stage, in the role of Cassandra's thread pools.
     #[serde(default)]
     pub stages: Vec<StageReport>,
-    /// Messages that were given up, by Cassandra's name of the message.
+    /// Dropped messages, by Cassandra's name of the message.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
-    /// How long they had waited, microseconds; only those of which some were dropped.
+    /// Waiting times of dropped messages, microseconds; only of kinds with drops.
     #[serde(default)]
     pub dropped_waits: BTreeMap<String, crate::histogram::HistogramReport>,
     /// From shard 0.
@@ -75,7 +75,7 @@ pub struct SettingsReport {
     pub batchlog_bytes_per_second: u64,
     /// Bytes of rows between two entries of a partition's index.
     pub column_index_bytes: u64,
-    /// Replicas of a keyspace that does not say how many.
+    /// Default number of replicas of a keyspace.
     #[serde(default)]
     pub default_keyspace_rf: u32,
     /// Fraction of the requests that are traced without the client's request, 0 to 1.
@@ -131,7 +131,7 @@ pub struct ClientReport {
     pub requests: u64,
     /// As the driver calls itself.
     pub driver_name: Option<String>,
-    /// As the driver says.
+    /// As the driver reports it.
     pub driver_version: Option<String>,
     /// Options of the STARTUP message.
     pub options: BTreeMap<String, String>,
@@ -219,8 +219,8 @@ pub struct GossipPeerReport {
     pub version: u64,
     /// True if the node is alive.
     pub is_alive: bool,
-    /// Suspicion on the scale of `phi_convict_threshold`; `None` for this node and for one whose
-    /// heartbeats were too few.
+    /// Suspicion on the scale of `phi_convict_threshold`; `None` for this node and for one with too
+    /// few heartbeats.
     pub phi: Option<f64>,
     /// Bytes of its SSTables.
     pub load_bytes: u64,
@@ -228,12 +228,12 @@ pub struct GossipPeerReport {
     pub epoch: u64,
     /// It serves CQL clients.
     pub cql_ready: bool,
-    /// It said that it goes.
+    /// It announced its stop.
     pub shutting_down: bool,
     /// It found that its wall clock is not that of most other nodes.
     #[serde(default)]
     pub wrong_clock: bool,
-    /// How full it says the disks of its data are, in Cassandra's words; empty when it does not say.
+    /// Disk usage as the node reports it, in Cassandra's words; empty when it reports none.
     #[serde(default)]
     pub disk_usage: String,
     /// Version of Cassandra that it announces.
@@ -261,7 +261,7 @@ pub struct TrafficReport {
     pub sent: u64,
     /// Messages received, answers included.
     pub received: u64,
-    /// Messages given up.
+    /// Messages dropped.
     pub dropped: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -304,7 +304,7 @@ pub struct MessageCounts {
     pub pending: u64,
     /// Messages sent, answers included.
     pub sent: u64,
-    /// Requests and messages given up.
+    /// Requests and messages dropped.
     pub dropped: u64,
 }
 
@@ -329,7 +329,7 @@ pub struct HintsReport {
     pub enabled: bool,
     /// Delivery is paused.
     pub paused: bool,
-    /// A node that is down for longer gets no more hints, milliseconds.
+    /// A node that has been down for longer gets no further hints, milliseconds.
     pub window_millis: u64,
     /// Most that is delivered, KiB per second; 0 is no limit.
     pub throttle_kib: u64,
@@ -390,7 +390,7 @@ impl StreamingReport {
     }
 }
 
-/// Data that is under way between this node and a peer.
+/// Data in transit between this node and a peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamReport {
     /// Why: `Bootstrap`, `Unbootstrap`, `Restore replica count`, `Rebuild`, `Relocation`, `Repair`.
@@ -467,21 +467,21 @@ pub struct ReadRepairReport {
 /// A removal in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalReport {
-    /// UUID of the node that goes.
+    /// UUID of the node that leaves.
     pub host_id: String,
     /// UUIDs of the nodes that have not confirmed yet.
     pub waiting_for: Vec<String>,
-    /// How far the nodes are that copy what it had.
+    /// Progress of the nodes that copy its data.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
 }
 
-/// How far a node is that copies because another one goes.
+/// Progress of a node that copies because another one leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyReport {
     /// UUID of the node that copies.
     pub host_id: String,
-    /// Ranges of tables that it copies; 0: it has not begun, or does not say.
+    /// Ranges of tables that it copies; 0: it has not begun, or does not report.
     pub ranges: u64,
     /// Those that it has; counted when a table is done.
     pub ranges_done: u64,
@@ -502,7 +502,7 @@ pub struct StageReport {
     pub completed: u64,
     /// Waiting for room now.
     pub blocked: u64,
-    /// Refused or kept waiting for want of room since start.
+    /// Refused or delayed for lack of room since start.
     pub blocked_total: u64,
 }
 
@@ -535,7 +535,7 @@ pub struct CidrFilteringReport {
     pub latencies: Vec<(String, Option<[f64; 5]>)>,
 }
 
-/// `GET /api/v1/endpoints`: who has a partition, natural replicas in their order.
+/// `GET /api/v1/endpoints`: natural replicas of a partition, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointsReport {
     /// Token of the partition.

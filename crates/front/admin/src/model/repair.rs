@@ -23,17 +23,17 @@ pub struct RepairOrder {
     pub sequential: bool,
     /// Tables at a time.
     pub job_threads: u8,
-    /// An incremental repair was asked for.
+    /// The repair is incremental.
     pub incremental: bool,
     /// Ranges without other replicas are no error.
     pub ignore_unreplicated: bool,
-    /// A preview of what was repaired.
+    /// A preview of repaired data.
     pub validate: bool,
     /// Ask one replica of each datacenter at a time.
     pub datacenter_parallel: bool,
     /// Leave replicas out that are not alive.
     pub force: bool,
-    /// Only this node gets what it lacks.
+    /// Only this node receives missing data.
     pub pull: bool,
     /// Only lightweight transactions are brought to their ends.
     pub paxos_only: bool,
@@ -66,7 +66,7 @@ pub struct AutoRepairReport {
     pub is_behind: bool,
     /// Why the last one failed that did.
     pub last_error: Option<String>,
-    /// Tables of which this node has primary ranges.
+    /// Tables for which this node has primary ranges.
     pub tables: Vec<AutoRepairTable>,
     /// Configured schedule; `None`: the only node of its cluster has nothing to repair.
     #[serde(default)]
@@ -113,7 +113,7 @@ pub enum RepairCommand {
     },
     /// All of this run of the node, without lines.
     List,
-    /// The same with what they are made of.
+    /// The same with their sessions.
     Details,
     /// End one, or all.
     Abort {
@@ -141,7 +141,7 @@ pub struct RepairReport {
     pub bytes_read: u64,
     /// Stretches compared.
     pub stretches: u64,
-    /// Those of which replicas differed.
+    /// Stretches that differed between replicas.
     pub differing: u64,
     /// Mutations sent to replicas that lacked them; of a preview: that would be.
     pub mutations: u64,
@@ -161,13 +161,13 @@ pub struct RepairDetails {
     pub order: RepairOrder,
     /// `full`, `incremental`, `preview full`, `preview unrepaired` or `preview repaired`.
     pub kind: String,
-    /// Its tables; empty until it is known what is to be done.
+    /// Its tables; empty until it is planned.
     pub tables: Vec<String>,
     /// Ranges that the same nodes hold, before dead replicas were left out.
     pub unfiltered_ranges: Vec<Vec<String>>,
     /// Its sessions, in order.
     pub sessions: Vec<RepairSessionReport>,
-    /// When it was known what is to be done.
+    /// When it was planned.
     pub planned_at: Option<i64>,
     /// When replicas began to be compared.
     pub compared_from: Option<i64>,
@@ -309,7 +309,7 @@ pub struct RepairSummaryQuery {
     pub range: Option<(i64, i64)>,
 }
 
-/// `GET /api/v1/repair_summary`: what is known of a table's repairs.
+/// `GET /api/v1/repair_summary`: state of a table's repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairSummary {
     /// Keyspace.
@@ -322,8 +322,8 @@ pub struct RepairSummary {
     pub pending_files: u64,
     /// The sessions.
     pub pending_sessions: Vec<String>,
-    /// Ranges behind a token up to another with the times when they were repaired, milliseconds since
-    /// 1970, in order; 0: never.
+    /// Ranges (start token exclusive, end token inclusive) and when they were repaired,
+    /// milliseconds since 1970, in order; 0: never.
     pub repaired: Vec<(i64, i64, i64)>,
 }
 

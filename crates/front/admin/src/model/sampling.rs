@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Body of `POST /api/v1/samples`: what is sampled, and how.
+/// Body of `POST /api/v1/samples`: subject and parameters of the samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SampleRequest {

@@ -19,7 +19,7 @@ pub struct ImportRequest {
     pub keep_level: bool,
     /// The files keep their repair status; else they become unrepaired.
     pub keep_repaired: bool,
-    /// Checksums and rows are not looked at.
+    /// Checksums and rows are not verified.
     pub no_verify: bool,
     /// Partitions may be of any token.
     pub no_tokens: bool,
@@ -33,7 +33,7 @@ pub struct ImportRequest {
 pub struct ImportReport {
     /// How many files came.
     pub files: u64,
-    /// Directories that were refused; the node's log says why.
+    /// Directories that were refused; the node's log has the reasons.
     pub failed: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct RepairedRequest {
     pub keyspaces: Vec<String>,
     /// Tables of the one keyspace.
     pub tables: Vec<String>,
-    /// They count as repaired from now on; else not any more.
+    /// The files become repaired; else unrepaired.
     pub repaired: bool,
     /// Files are only named.
     pub preview: bool,
@@ -85,7 +85,7 @@ commands! {
             #[serde(default)]
             id: Option<String>,
         } = CommandRow::new("stop", Scope::Shard, Class::Changes),
-        /// How many files a compaction takes at least and at most, until the node stops.
+        /// Smallest and largest number of files of a compaction, until the node stops.
         SetThresholds {
             /// Keyspace.
             keyspace: String,
@@ -116,9 +116,9 @@ commands! {
             keyspaces: Vec<String>,
             /// Tables of the one keyspace.
             tables: Vec<String>,
-            /// Behind this token.
+            /// Start token, exclusive.
             start: i64,
-            /// Up to this one; at or before the start, the range goes over the end of the ring.
+            /// End token, inclusive; at or before the start, the range wraps around the ring.
             end: i64,
         } = CommandRow::new("range", Scope::Shard, Class::Changes),
         /// Compacts the files that may have a partition.
@@ -159,8 +159,8 @@ commands! {
             #[serde(flatten)]
             how: ScrubRequest,
         } = CommandRow::new("scrub", Scope::Shard, Class::Destroys),
-        /// Moves files to the data directory of their tokens: with one data directory there is nothing to
-        /// move, and the log says so.
+        /// Moves files to the data directory of their tokens. With one data directory nothing is
+        /// moved, and the node logs that.
         Relocate {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -174,7 +174,7 @@ commands! {
             /// Tables of the one keyspace.
             tables: Vec<String>,
         } = CommandRow::new("recompress", Scope::Shard, Class::Changes),
-        /// Compacts the files that may have partitions, whose tombstones go at any age.
+        /// Compacts the files that may contain partitions; their tombstones are purged at any age.
         Force {
             /// Keyspace.
             keyspace: String,
@@ -183,8 +183,8 @@ commands! {
             /// The keys as text, components separated by `:`.
             keys: Vec<String>,
         } = CommandRow::new("force", Scope::Shard, Class::Changes),
-        /// Compacts all files into several, each half of what is left, where the strategy knows no other
-        /// way of cutting.
+        /// Compacts all files into several, each half of the remaining data, unless the strategy
+        /// splits otherwise.
         Split {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -194,7 +194,7 @@ commands! {
     }
 }
 
-/// How files are looked at: see [`CompactionCommand::Verify`].
+/// Options of the verification of files: see [`CompactionCommand::Verify`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VerifyRequest {
@@ -208,7 +208,7 @@ pub struct VerifyRequest {
     pub check_tokens: bool,
     /// The small components only.
     pub quick: bool,
-    /// A damaged file does not count as repaired any more.
+    /// A corrupt file becomes unrepaired.
     pub repair_status: bool,
 }
 
@@ -218,11 +218,11 @@ pub struct VerifyRequest {
 pub struct ScrubRequest {
     /// Name of a snapshot that is taken first; none: there is none.
     pub snapshot: Option<String>,
-    /// Goes on behind a loss in a table of counters too.
+    /// Continues after lost data in a table of counters too.
     pub skip_corrupted: bool,
-    /// Values are not held against the types of their columns.
+    /// Values are not checked against the types of their columns.
     pub no_validate: bool,
-    /// Rows whose time to live went beyond 2038 win over what deleted them.
+    /// Rows whose time to live overflowed 2038 win over their deletions.
     pub reinsert_overflowed_ttl: bool,
 }
 

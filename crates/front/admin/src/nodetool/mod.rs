@@ -1,5 +1,4 @@
-//! The texts that nodetool prints, from what the API says: pure functions, Cassandra 5.0's layouts
-//! to the byte.
+//! Output of nodetool from the API's reports: pure functions, Cassandra 5.0's layouts to the byte.
 //!
 //! Source: Cassandra 5.0.9, package `org.apache.cassandra.tools.nodetool`. Values that this server
 //! does not have (key cache) are shown as Cassandra shows their absence: 0 or NaN.
@@ -452,7 +451,7 @@ pub fn describe_cluster(node: &NodeReport, cluster: &ClusterReport, style: HostS
 pub struct ListSnapshotsOptions {
     /// `-nt`: none that expire.
     pub no_ttl: bool,
-    /// `-e`: also those that a Cassandra has made for a repair, and a column that says so.
+    /// `-e`: also those that a Cassandra created for a repair, with a column for that.
     pub ephemeral: bool,
 }
 
@@ -637,7 +636,7 @@ fn add_running(table: &mut Table, report: &CompactionReport, style: CompactionSt
     table.add(&["active compaction remaining time", &remaining]);
 }
 
-/// How long so many bytes take.
+/// Returns the duration of a transfer of that many bytes.
 fn duration(bytes: u64, bytes_per_second: u64) -> String {
     match bytes.checked_div(bytes_per_second) {
         None => "n/a".to_owned(),

@@ -53,10 +53,10 @@ pub const SORT_KEYS: [&str; 39] = [
 ];
 
 impl SortKey {
-    /// The key of that name.
+    /// Returns the key of that name.
     ///
     /// # Errors
-    /// In Cassandra's words: there is none, or nothing can be sorted by it; what is not known here.
+    /// In Cassandra's words: there is none, or it is no sort key; or it is not known here.
     pub fn parse(name: &str) -> Result<SortKey, String> {
         let Some(key) = SORT_KEYS.iter().find(|key| **key == name) else {
             return Err(format!("argument for sort must be one of: {}", SORT_KEYS.join(", ")));

@@ -31,7 +31,7 @@ fn put(out: &mut String, value: &Value, depth: usize, doubles: &[&str]) {
                         out.push('\n');
                         put(out, value, depth + 1, doubles);
                     }
-                    // Entries of a list stand below its key, not behind.
+                    // Entries of a list are printed below its key, not after it.
                     Value::Array(inner) if !inner.is_empty() => {
                         out.push('\n');
                         put(out, value, depth, doubles);

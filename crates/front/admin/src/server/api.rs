@@ -23,7 +23,7 @@ use crate::request::{ActionError, AdminReply, AdminRequest, shard_ids};
 
 /// Longest request body. The largest is a list of keyspaces.
 pub(super) const BODY_BYTES_MAX: usize = 256 << 10;
-/// How long a shard may take for an answer that needs no IO.
+/// Time limit for answers of a shard that need no IO.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// State of every handler.
@@ -137,8 +137,8 @@ impl Api {
         Ok(())
     }
 
-    /// Has every shard carry out a command; answers when all have (INV-admin-2). It is carried out
-    /// to the end even when the client goes away.
+    /// Makes every shard carry out a command; answers when all have (INV-admin-2). It is completed
+    /// even if the client disconnects.
     pub(super) async fn command(&self, request: AdminRequest) -> Answer<Json<DrainRequest>> {
         let this = self.clone();
         let task = tokio::spawn(async move {

@@ -26,7 +26,7 @@ const LOADS_MAX: usize = 32;
 pub(super) struct Of {
     keyspace: String,
     table: String,
-    /// A consistency level; only for what is written.
+    /// A consistency level; only for writes.
     #[serde(default)]
     consistency: String,
 }

@@ -1,5 +1,6 @@
-//! How often things happen: the averages of the last 1, 5 and 15 minutes that ScyllaDB's paths and
-//! `compactionstats` tell, worked out of the counters of all shards, which are looked at every five seconds.
+//! Rates of events: the averages over the last 1, 5 and 15 minutes that ScyllaDB's paths and
+//! `compactionstats` report. They are computed from the counters of all shards, which are polled
+//! every five seconds.
 //!
 //! Source: the exponentially weighted averages of the Java library Metrics, which Cassandra uses.
 
@@ -13,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::api::{Answer, Api};
 
-/// Between two looks.
+/// Interval of polls.
 const TICK: Duration = Duration::from_secs(5);
 /// The averages, in minutes.
 const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
@@ -103,7 +104,7 @@ impl Rates {
         })
     }
 
-    /// Looks every five seconds, for ever.
+    /// Polls every five seconds, forever.
     pub(super) async fn follow(&self, api: &Api) {
         let mut ticks = tokio::time::interval_at(self.began + TICK, TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -21,7 +21,7 @@ const JOBS_MAX: usize = 64;
 /// Keyspace and table; `None`: all.
 type JobId = (Option<String>, Option<String>);
 
-/// The jobs that run. A job that is stopped goes on to the end of its round.
+/// The running jobs. A stopped job runs to the end of its round.
 #[derive(Clone, Default)]
 pub(super) struct Jobs(Arc<Mutex<BTreeMap<JobId, Job>>>);
 

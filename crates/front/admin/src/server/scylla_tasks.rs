@@ -131,7 +131,7 @@ pub(super) async fn status(
     Ok(Json(status_of(&task(&api, &id).await?)))
 }
 
-/// Between two looks at a task that is waited for.
+/// Interval of polls of a task that a client waits for.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 
 pub(super) async fn wait(
@@ -184,7 +184,7 @@ pub(super) struct EndpointState {
     addrs: String,
     generation: u64,
     version: u64,
-    /// Not kept: 0.
+    /// Not recorded: 0.
     update_time: u64,
     is_alive: bool,
     application_state: Vec<ApplicationState>,

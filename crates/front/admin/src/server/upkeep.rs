@@ -63,7 +63,7 @@ pub(super) async fn import(
     State(api): State<Api>,
     Json(body): Json<ImportRequest>,
 ) -> Answer<Json<ImportReport>> {
-    // To the end, also when the client goes away: the shards must all show the same.
+    // Completed even if the client disconnects: the shards must all show the same.
     let task = tokio::spawn(async move {
         let _busy = Busy::new(&api.busy);
         let (keyspace, table) = (body.keyspace.clone(), body.table.clone());

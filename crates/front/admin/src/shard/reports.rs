@@ -120,7 +120,7 @@ impl Served {
         reports
     }
 
-    /// By keyspace and table; a table whose options are not understood has none.
+    /// Returns the plans by keyspace and table; a table with invalid options has none.
     pub(super) fn planned(&self) -> Vec<PlannedReport> {
         let schema = self.membership.snapshot().schema.clone();
         let tables = schema.keyspaces.values().filter(|keyspace| !keyspace.is_virtual);

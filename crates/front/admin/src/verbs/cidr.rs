@@ -1,5 +1,5 @@
-//! CIDR groups: `updatecidrgroup`, `dropcidrgroup`, `listcidrgroups` and what else is about them; what is
-//! remembered of logins.
+//! CIDR groups: `updatecidrgroup`, `dropcidrgroup`, `listcidrgroups` and related verbs; caches of
+//! credentials.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -79,7 +79,8 @@ pub(super) fn stats(line: &Line) -> Outcome {
     Ok(layout::cidr_filtering_stats(&report))
 }
 
-/// `invalidatecredentialscache`. As Cassandra's it says nothing, whether there was anything or not.
+/// `invalidatecredentialscache`. Like Cassandra's it prints nothing, whether or not an entry
+/// existed.
 pub(super) fn forget_credentials(line: &Line) -> Outcome {
     let roles = line.arguments.iter().cloned().map(Some);
     let all = line.arguments.is_empty().then_some(None);

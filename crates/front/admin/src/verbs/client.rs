@@ -35,7 +35,7 @@ pub trait Terminal {
     fn exchange(&self, request: &ApiRequest<'_>) -> Result<(u16, Vec<u8>), HttpError>;
     /// Prints to standard output, before the verb has ended.
     fn print(&self, text: Arguments<'_>);
-    /// Hands what was printed to its reader, also if that is a pipe.
+    /// Flushes the output to its reader, even a pipe.
     fn flush(&self);
     /// Milliseconds since 1970.
     fn now_millis(&self) -> u128;

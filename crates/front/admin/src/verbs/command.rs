@@ -75,7 +75,7 @@ pub struct Verb {
     pub arguments: &'static str,
     /// Help text of the arguments.
     pub arguments_help: &'static str,
-    /// How many it takes.
+    /// Maximal number of arguments.
     pub arguments_max: usize,
     /// The kinds of its arguments in their order; the last one repeats.
     pub kinds: &'static [Argument],
@@ -123,7 +123,7 @@ impl Verb {
         self
     }
 
-    /// Takes up to `max` arguments.
+    /// Accepts up to `max` arguments.
     pub(super) const fn takes(
         mut self,
         arguments: &'static str,
@@ -136,7 +136,7 @@ impl Verb {
         self
     }
 
-    /// Takes one argument that must be there.
+    /// Accepts one required argument.
     pub(super) const fn needs(
         self,
         title: &'static str,

@@ -15,7 +15,7 @@ pub(super) const GLOBAL: &[Flag] = &[
     valued(&["-u", "--username"], "username", NO_LOGINS),
 ];
 
-/// Names are looked up where the tool runs.
+/// Names are resolved on the machine of the tool.
 pub(super) const RESOLVE: Flag =
     switch(&["-r", "--resolve-ip"], "Show node domain names instead of IPs");
 pub(super) const THROUGHPUT_FLAGS: &[Flag] = &[

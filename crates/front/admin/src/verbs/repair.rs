@@ -12,7 +12,7 @@ use super::node::node;
 use super::upkeep::token;
 use crate::operation::Method;
 
-/// Between two looks at a repair that runs.
+/// Interval of polls of a running repair.
 const LOOK: Duration = Duration::from_millis(200);
 /// Tables that are repaired at a time.
 const JOB_THREADS_MAX: i32 = 4;

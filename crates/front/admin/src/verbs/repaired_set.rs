@@ -1,4 +1,4 @@
-//! `sstablerepairedset`: SSTables of a running node that count as repaired, or not any more.
+//! `sstablerepairedset`: marks SSTables of a running node as repaired or unrepaired.
 
 use crate::model::RepairedRequest;
 

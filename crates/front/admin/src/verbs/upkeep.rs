@@ -93,8 +93,8 @@ pub(super) fn sstables(line: &Line) -> Outcome {
     Ok(layout::sstables(&files, layout::SstablesStyle { with_levels: line.has("--show-levels") }))
 }
 
-/// A key in hexadecimal digits is looked at by Cassandra's tool, one of the table's type by the node, which
-/// tells why Java did not parse it.
+/// Cassandra's tool checks a key in hexadecimal digits; the node checks one of the table's type,
+/// and reports why Java did not parse it.
 pub(super) fn of_key(words: String, is_hex: bool) -> Failure {
     if is_hex || words.starts_with(NO_TABLE) {
         return Failure::BadUse(words);
