@@ -56,11 +56,11 @@ pub(crate) struct Actions {
     pub(crate) seeds: Rc<RefCell<Vec<String>>>,
     /// Source of re-read seeds.
     pub(crate) seed_source: Option<Arc<dyn SeedSource>>,
-    /// Limits among them were changed: shard 0 looks at its disks at once.
+    /// Limits among them were changed: shard 0 checks its disks at once.
     pub(crate) limits_changed: Rc<Notify>,
     /// Clients are served.
     pub(crate) serving: Rc<Cell<bool>>,
-    /// They are not served any more as long as this process runs.
+    /// Serving is stopped until the process ends.
     pub(crate) stopped: Rc<Cell<bool>>,
     /// Shard 0 opens or closes the ports.
     pub(crate) is_switching: Rc<Cell<bool>>,
@@ -68,7 +68,7 @@ pub(crate) struct Actions {
     pub(crate) drained: Rc<Cell<bool>>,
     /// The other nodes; `None`: it stands alone.
     pub(crate) cluster: Option<ClusterShard>,
-    /// The way to have every shard serve no clients any more.
+    /// Mesh through which every shard stops serving clients.
     pub(crate) policy: Arc<PolicyMesh>,
     /// Writer of the node's rows about itself.
     pub(crate) own_rows: OwnRows,
@@ -116,7 +116,7 @@ impl Actions {
 }
 
 impl Actions {
-    /// Goes by the seeds that the configuration names now. Shard 0 only.
+    /// Applies the seeds that the configuration names now. Shard 0 only.
     async fn reload_seeds(&self) -> Result<(), ActionError> {
         let Some(source) = self.seed_source.clone() else {
             return Err(ActionError::Unsupported("reloadseeds"));
@@ -237,7 +237,7 @@ impl Actions {
         let leaves = matches!(action, ClusterAction::Decommission { .. });
         cluster.command(action).await?;
         if leaves {
-            // It is no member any more: its clients find the others.
+            // The node has left the cluster: its clients find the others.
             cluster.liveness.set_gossiping(false);
             self.tell_all(Serving::Stop).await;
             if let Some(lost) = cluster.topology.orders().take_lost_hints() {

@@ -1,5 +1,5 @@
-//! The archive of the commit log at start: what `commitlog_archiving.properties` and the settings
-//! say, and archived segments that come back before any shard opens its log.
+//! The archive of the commit log at start: `commitlog_archiving.properties` and the settings, and
+//! the restore of archived segments before any shard opens its log.
 
 use conf::commitlog::ARCHIVING;
 use conf::{Archiving, Options};

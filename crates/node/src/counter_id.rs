@@ -61,7 +61,7 @@ pub(crate) async fn take(rt: &Rt, work_dir: &str) -> (CounterId, bool) {
     (CounterId(id), false)
 }
 
-/// Says that everything written as `id` is in files.
+/// Records that everything written as `id` is in files.
 pub(crate) async fn keep(rt: &Rt, work_dir: &str, id: CounterId) {
     let path = path(work_dir, rt.shard());
     let hex: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -24,7 +24,7 @@ const ADVICE: &str = "remove it if the disks of all data_file_directories are mo
 const BELOW: &str = "workdir:";
 const LIST_BYTES_MAX: usize = 1 << 20;
 
-/// Makes the data directories, and looks whether those of earlier starts are what they were.
+/// Creates the data directories, and checks that those of earlier starts are mounted.
 ///
 /// # Errors
 /// `DataDirectory`; `Io`.
@@ -136,7 +136,7 @@ mod tests {
             // new one.
             check(&fs, "work", &paths(&["work/data", "disk3"]), &none).await.unwrap();
             check(&fs, "work", &two, &none).await.unwrap();
-            // The work directory goes elsewhere, with what is in it.
+            // The work directory is moved, with its content.
             fs.create_dir_all("other").await.unwrap();
             fs.rename("work/data", "other/data").await.unwrap();
             fs.rename("work/data-directories", "other/data-directories").await.unwrap();

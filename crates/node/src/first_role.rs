@@ -1,5 +1,5 @@
-//! The superuser that a cluster with roles begins with: made with the cluster, or, when roles are
-//! asked for later, by the first node that starts with them.
+//! The first superuser of a cluster with roles: created with the cluster, or, when roles are
+//! enabled later, by the first node that starts with them.
 
 use std::time::Duration;
 
@@ -53,6 +53,6 @@ pub(crate) fn ensure(rt: &Rt, gate: &Gate, membership: &Membership, options: &Op
             }
         }
     };
-    // A closed gate: the node stops, the next start looks again.
+    // A closed gate: the node stops, the next start retries.
     let _ = gate.spawn(rt, Group::Admin, "first-role", task);
 }

@@ -8,9 +8,9 @@
 //! others wait for its snapshot; a node with peers opens the storage port, and one without a log
 //! founds or joins a cluster ([`open`]); 2. open the store (replays the commit log); 3. build
 //! membership, coordinator, server, bind them to the other nodes ([`cluster`]); 4. wait for each
-//! other; 5. shard 0 catches up with the others, writes the system tables, takes the node to
-//! `Normal` and listens; now that nothing refuses the start any more, drops that were cut off are carried
-//! out ([`dropped`]). Stop: listeners and connections first, then the other nodes, requests
+//! other; 5. shard 0 catches up with the others, writes the system tables, brings the node to
+//! `Normal` and listens; then, as nothing can refuse the start any longer, interrupted drops are
+//! carried out ([`dropped`]). Stop: listeners and connections first, then the other nodes, requests
 //! between shards, metadata, store.
 
 mod actions;
@@ -114,7 +114,7 @@ pub enum StartError {
     /// A change to the metadata at start failed.
     #[error("cannot write metadata: {0}")]
     Submit(#[from] membership::SubmitError),
-    /// The disk failed while the node ran, and the settings say that it ends then.
+    /// The disk failed while the node ran, and the policy is to end then.
     #[error("ended because {setting} is die: {what}")]
     DiskFailure {
         /// Which setting.
@@ -125,12 +125,12 @@ pub enum StartError {
     /// The file that the snitch needs.
     #[error("{path} {what}")]
     Snitch {
-        /// The file, or where it was looked for.
+        /// The file, or its expected path.
         path: String,
         /// Error in it.
         what: String,
     },
-    /// The archive of the commit log, or what is to be replayed, is not as it is asked for.
+    /// The archive of the commit log, or the replay list, is invalid.
     #[error("{path} {what}")]
     Archiving {
         /// The file or setting.
@@ -138,7 +138,7 @@ pub enum StartError {
         /// Error in it.
         what: String,
     },
-    /// The snitch says another place than at the first start.
+    /// The snitch reports another location than at the first start.
     #[error(
         "Cannot start node if snitch's {what} ({configured}) differs from previous {what} \
          ({found}). Please fix the snitch configuration, or decommission and rebootstrap this node"
@@ -175,7 +175,7 @@ type Once<T> = std::sync::OnceLock<T>;
 #[derive(Debug, Default)]
 pub struct Outcome {
     failure: Once<StartError>,
-    /// A shard gave up because another one did: said only when no shard says why.
+    /// A shard stopped because another one did: reported only when no shard has a cause.
     abandoned: Once<StartError>,
     ready: Once<()>,
 }
@@ -191,7 +191,7 @@ impl Outcome {
         self.ready.get().is_some()
     }
 
-    /// Keeps the first failure.
+    /// Records the first failure.
     pub(crate) fn fail(&self, error: StartError) {
         let kept = match &error {
             StartError::Abandoned => &self.abandoned,
@@ -216,8 +216,8 @@ pub type ReadyHook = Arc<
 /// Source of re-read seeds. Files, variables and host names, from which the settings are built,
 /// belong to the program and not to the node.
 pub trait SeedSource: Send + Sync {
-    /// The seeds as the configuration says them now, in its order: `address` or `address:port`. May
-    /// block for as long as a name takes to be looked up.
+    /// Returns the seeds of the configuration as it is now, in its order: `address` or
+    /// `address:port`. May block for a name resolution.
     ///
     /// # Errors
     /// The configuration cannot be read, or a name has no address; in words.
@@ -231,8 +231,8 @@ pub struct Program {
     pub log: Option<Arc<dyn NodeLog>>,
     /// For `nodetool reloadseeds`.
     pub seeds: Option<Arc<dyn SeedSource>>,
-    /// How large the pages of scans are that shards ask others for; `None`: the usual. For simulated nodes, whose
-    /// tables are small.
+    /// Page size of scans between shards; `None`: the usual. For simulated nodes, whose tables are
+    /// small.
     pub page_limit: Option<PageLimit>,
     /// Limits on coordinators' outstanding requests to a replica; `None`: the usual. For simulated
     /// nodes that do without.
@@ -265,7 +265,7 @@ impl Node {
     }
 
     /// Starts a node and runs `hook` on its first shard once it is ready: for programs that embed
-    /// it and speak to it without sockets. The node goes on until it is asked to stop.
+    /// it and access it without sockets. The node runs until it is asked to stop.
     pub fn start_with(
         name: &str,
         options: Options,

@@ -10,7 +10,7 @@ pub(crate) const COMPLETE: &str = "Startup complete";
 
 /// The CQL port is open.
 pub(crate) fn listening(at: SocketAddr) -> String {
-    // Java writes an address without a name behind a slash.
+    // Java prints an address without a name after a slash.
     format!("Starting listening for CQL clients on /{at} (unencrypted)...")
 }
 

@@ -37,9 +37,10 @@ pub(crate) struct Opened {
     /// The archive of the commit log, and what of it is replayed.
     pub(crate) archiving: Archiving,
     pub(crate) log: LogFile,
-    /// Held as long as the node runs.
+    /// Held while the node runs.
     pub(crate) lock: FileLock,
-    /// Shard 0's way to other nodes; `None`: the node stands alone and opens no port for them.
+    /// Shard 0's transport to other nodes; `None`: the node has no peers and opens no port for
+    /// them.
     pub(crate) messaging: Option<Messaging>,
 }
 
@@ -236,8 +237,8 @@ impl Start<'_> {
         Ok((snapshot, run, Some(messaging)))
     }
 
-    /// Says in `metadata/truncated` that this run has begun. On a directory with a log before the run's number is
-    /// durable.
+    /// Records in `metadata/truncated` that this run has begun. If the directory had a log before,
+    /// this happens before the run's number is durable.
     async fn begin_truncations(
         &self,
         snapshot: &ClusterSnapshot,
@@ -283,7 +284,7 @@ impl Start<'_> {
         }
     }
 
-    /// A node's data stands where its snitch said first.
+    /// Checks the location: the node's data stays where its snitch placed it at the first start.
     fn check_place(&self, snapshot: &ClusterSnapshot) -> Result<(), StartError> {
         let (local, place) = (&snapshot.local, self.place);
         // A node taken over from Cassandra keeps its names under `SimpleSnitch`, as long as it is

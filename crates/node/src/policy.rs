@@ -20,9 +20,9 @@ use crate::{Outcome, StartError};
 /// Message from one shard to all of them about serving clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// They are not served any more.
+    /// Serving stops for good.
     Stop,
-    /// They are not served until it is resumed.
+    /// Serving pauses until it is resumed.
     Pause,
     /// They are served again.
     Resume,
@@ -36,7 +36,7 @@ pub type PolicyMesh = Mesh<Serving, ()>;
 enum Verdict {
     /// The process ends.
     Die,
-    /// Clients are not served any more; administration goes on.
+    /// Clients are no longer served; administration goes on.
     StopServing,
     /// The request that met it fails.
     GoOn,
@@ -47,7 +47,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
         StoreFailure::CommitLog(_) => match options.commit_failure_policy {
             CommitFailurePolicy::Die => Verdict::Die,
             CommitFailurePolicy::Stop => Verdict::StopServing,
-            // The store takes no write after a failed sync, whatever is wanted.
+            // The store accepts no writes after a failed sync, whatever the setting.
             CommitFailurePolicy::StopCommit | CommitFailurePolicy::Ignore => Verdict::GoOn,
         },
         StoreFailure::Disk(_) => match options.disk_failure_policy {

@@ -1,8 +1,8 @@
 //! Settings that change while the node runs, when its configuration is read again (SIGHUP).
 //!
 //! Owns: the difference of two configurations as steps that the node can take, and taking them.
-//! Never: reads files; changes what the configuration says the same of as before, so that what
-//! `nodetool` changed meanwhile stays.
+//! Never: reads files; changes a setting whose value in the configuration is the same as before, so
+//! that changes by `nodetool` stay.
 
 use admin::model::{ClusterCommand, GuardrailRequest};
 use admin::{ActionError, Commander};
@@ -90,7 +90,7 @@ impl ReloadPlan {
 }
 
 impl ReloadStep {
-    /// Takes it on all shards. A log level is for the program, not for the node.
+    /// Applies it on all shards. A log level is for the program, not for the node.
     ///
     /// # Errors
     /// The node's refusal.
@@ -103,7 +103,7 @@ impl ReloadStep {
     }
 }
 
-/// As `setguardrailsconfig` takes it: lists without brackets.
+/// Value in the form of `setguardrailsconfig`: lists without brackets.
 fn guardrail(name: &str, settings: &[(String, String)]) -> GuardrailRequest {
     let value = |(_, value): &(String, String)| match value.as_str() {
         "[]" => "null".to_owned(),

@@ -59,7 +59,7 @@ impl Actions {
         self.is_switching.set(false);
     }
 
-    /// Serves no clients any more, for good; administration goes on.
+    /// Stops serving clients for good; administration goes on.
     pub(crate) async fn stop_serving(&self) {
         self.serving.set(false);
         self.stopped.set(true);

@@ -111,7 +111,7 @@ struct Begun {
     messaging: Option<Messaging>,
     /// Shard 0's.
     log: Option<LogFile>,
-    /// Shard 0's: held as long as the shard runs.
+    /// Shard 0's: held while the shard runs.
     lock: Option<FileLock>,
 }
 
@@ -150,7 +150,7 @@ impl Shard {
         result.map_err(|error| self.outcome.fail(error)).ok()
     }
 
-    /// Shard 0 opens the work directory, the others hear what it found; `None` when the start failed.
+    /// Shard 0 opens the work directory, the others get its result; `None` when the start failed.
     async fn begin(&self) -> Option<Begun> {
         let (rt, boot) = (&self.rt, &self.meshes.boot);
         let opened = if rt.shard() == ShardId(0) {
@@ -285,7 +285,7 @@ impl Shard {
     /// All shards serve: does what waited for that, and waits until the node is asked to stop.
     async fn live(&self, parts: &Parts, served: Option<&Served>, held: &Held) {
         let (rt, outcome) = (&self.rt, &self.outcome);
-        // Nothing can refuse the start any more.
+        // Nothing can refuse the start from here on.
         if let Some(log) = &held.log_at_start {
             let carried_out = CarriedOut::new(rt, &parts.options.workdir);
             dropped::finish(log, &parts.membership, &parts.store, &carried_out).await;
@@ -456,8 +456,8 @@ impl Parts {
     async fn settle(&self, server: &CqlServer) -> Result<(), StartError> {
         let work_dir = self.options.workdir.trim_end_matches('/');
         let (of_hook, directory) = (server.clone(), work_dir.to_owned());
-        // Until the system tables are kept up to date: entries that are caught up with must not
-        // leave a truncation to a later moment, when there is something newer to lose.
+        // Until the system tables are updated automatically: catching up must not defer a
+        // truncation to a later moment, when newer data could be lost.
         self.membership.on_apply(move |_, after| {
             let (server, directory) = (of_hook.clone(), directory.clone());
             Box::pin(async move {
@@ -470,7 +470,7 @@ impl Parts {
         truncated.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })
     }
 
-    /// Meets the other nodes, takes this one to `Normal`, listens for clients. Shard 0 only.
+    /// Contacts the other nodes, brings this one to `Normal`, listens for clients. Shard 0 only.
     async fn begin(
         &self,
         server: &CqlServer,
@@ -491,7 +491,7 @@ impl Parts {
         }
         let (membership, coordinator) = (&self.membership, &self.coordinator);
         self.write_system_tables(server).await?;
-        // Before the node joins, which may take hours: who waits for it wants to look.
+        // Before the node joins, which may take hours: operators want to watch it.
         let handle = self.administer()?;
         if let Some(cluster) = &self.cluster {
             cluster.topology.bootstrap().come_to_normal().await?;
@@ -518,7 +518,7 @@ impl Parts {
         Ok(handle)
     }
 
-    /// Writes the system tables, and keeps them up to date from now on. Shard 0 only.
+    /// Writes the system tables, and updates them from now on. Shard 0 only.
     async fn write_system_tables(&self, server: &CqlServer) -> Result<(), StartError> {
         let (rt, options) = (&self.rt, &self.options);
         let tables = SystemTables {
@@ -690,7 +690,7 @@ impl Parts {
     }
 }
 
-/// Most tables whose counts are in one line of the log.
+/// Most tables whose counts are named in one log line.
 const REPLAYED_TABLES_NAMED: usize = 50;
 
 fn report_replay(rt: &Rt, report: &store::ReplayReport) {

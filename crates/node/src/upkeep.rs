@@ -15,7 +15,7 @@ use store::{
 
 use crate::actions::Actions;
 
-/// Says in the log what becomes of damaged files, first of those that an earlier run has found.
+/// Logs the handling of corrupt files, first of those that an earlier run has found.
 pub(crate) fn log_damage(store: &Store) {
     for file in store.verifier().damaged_files() {
         tracing::warn!(
@@ -143,7 +143,7 @@ impl Actions {
         Ok(UpkeepReply::Done)
     }
 
-    /// Carries an action out that rewrites files, or says when they are.
+    /// Carries out an action that rewrites files, or changes when they are rewritten.
     async fn rewrite(&self, action: UpkeepAction) -> Result<UpkeepReply, ActionError> {
         let compactor = self.store.compactor();
         match action {
@@ -255,7 +255,7 @@ impl Actions {
         tables.into_iter().filter_map(control).collect()
     }
 
-    /// Goes on behind a damaged file; all of them are named in the end.
+    /// Continues after a corrupt file; all of them are named at the end.
     async fn verify(&self, tables: Vec<TableId>, how: VerifyRequest) -> Result<(), ActionError> {
         let mut damaged = Vec::new();
         for table in tables {
@@ -283,7 +283,7 @@ impl Actions {
         }
     }
 
-    /// Says in the log what became of each file; those that failed are named in the answer.
+    /// Logs the result of each file; failed ones are named in the answer.
     async fn scrub(&self, tables: Vec<TableId>, how: ScrubRequest) -> Result<(), ActionError> {
         let options = ScrubOptions {
             skip_corrupted: how.skip_corrupted,
@@ -336,7 +336,7 @@ impl Actions {
     }
 }
 
-/// Says in the log what the answer has no place for.
+/// Logs the details that the answer has no fields for.
 fn told(table: TableId, done: Imported) -> UpkeepReply {
     let table = table.0;
     for (directory, error) in &done.failed {

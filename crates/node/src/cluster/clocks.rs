@@ -18,7 +18,7 @@ use super::member::ClusterShard;
 #[derive(Default)]
 struct Said {
     own: Cell<bool>,
-    /// Peers whose clocks differ, and whether it is certain that theirs are wrong.
+    /// Peers whose clocks differ; true: their clocks are certainly wrong.
     peers: RefCell<BTreeMap<HostId, bool>>,
 }
 
@@ -41,7 +41,7 @@ fn complaint(address: &str, ahead_micros: i64, is_certain: bool) -> String {
 }
 
 impl ClusterShard {
-    /// Goes by what is known of clocks, and on shard 0 finds out.
+    /// Applies clock states to routing; on shard 0 also judges the measured clocks.
     pub(super) fn follow_clocks(&self) {
         let liveness = self.liveness.clone();
         self.coordinator.lwt().route_around_clocks(move |host| liveness.has_wrong_clock(host));

@@ -1,4 +1,4 @@
-//! Where this node stands, as its snitch says: data centre and rack.
+//! Location of this node according to its snitch: data centre and rack.
 
 use conf::snitch::{self, Place};
 use conf::{Options, Snitch};

@@ -14,10 +14,10 @@ use schema::Keyspace;
 use stdx::{Token, WallMicros};
 use store::{ReadScope, Store};
 
-/// Does what is asked of the shard's repairs.
+/// Carries out a command on the shard's repairs.
 ///
 /// # Errors
-/// `Argument`: options that cannot be.
+/// `Argument`: invalid options.
 pub(crate) fn carry_out(
     repair: &Repair,
     command: RepairCommand,
@@ -350,7 +350,7 @@ fn order_of(options: RepairOptions) -> RepairOrder {
         paxos_only,
         skip_paxos,
         trace,
-        // An order cannot say that: only the schedule does.
+        // Only the schedule sets it; an order cannot.
         bytes_per_second: _,
     } = options;
     RepairOrder {
