@@ -70,7 +70,7 @@ pub enum StartError {
     /// The metadata log cannot be used.
     #[error("cannot open the metadata log: {0}")]
     Metadata(#[from] membership::log::OpenError),
-    /// It is not, or is no more, a member of the cluster.
+    /// The node is not a member of the cluster, or no longer one.
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// The data directory is one of Cassandra's that cannot be taken over.

@@ -1,7 +1,7 @@
 //! Ctrl-C while a statement runs.
 //!
-//! Owns: the flag that the signal sets. Never: what is given up for it. Only a shell at a terminal
-//! watches; a script ends by the signal as any program does.
+//! Owns: the flag that the signal sets. Never: the abort itself. Only a shell at a terminal
+//! watches; a script is killed by the signal as any program is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for those who wait.
+    /// Returns the flag itself, for waiting code.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

@@ -1,6 +1,6 @@
 //! The server's names, for completion.
 //!
-//! Owns: the queries for them. Never: what is suggested.
+//! Owns: the queries for them. Never: the choice of suggestions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::shell::Shell;
 const VERSION_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl Shell {
-    /// Asks the server for its names. What it does not tell is not completed.
+    /// Loads the server's names. Names that it does not return are not completed.
     pub(crate) fn refresh_names(&mut self) {
         let mut names = Names { current: self.keyspace.clone(), ..Names::default() };
         for schema in ["system_schema", "system_virtual_schema"] {

@@ -1,7 +1,7 @@
-//! The command line, `cqlshrc`, the credentials file and the environment, put together.
+//! The command line, `cqlshrc`, the credentials file and the environment, combined.
 //!
-//! Owns: names of options, which source wins (command line, environment, file, default), what is
-//! refused because this shell does not do it. Never: connects.
+//! Owns: names of options, precedence of sources (command line, environment, file, default),
+//! refusals of options that this shell does not support. Never: connects.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub(crate) struct Options {
     pub(crate) config_path: PathBuf,
     /// Lines for standard error before anything else.
     pub(crate) notices: Vec<String>,
-    /// Lines for standard output before anything else, where cqlsh says them.
+    /// Lines for standard output before anything else, where cqlsh prints them.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ impl Line {
     }
 }
 
-/// An option of the command line: long name, short name, whether it takes a value.
+/// An option of the command line: long name, short name, true if it takes a value.
 type Known = (&'static str, &'static str, bool);
 
 /// In the order of cqlsh, which is that of its error texts.
@@ -166,7 +166,7 @@ const KNOWN: &[Known] = &[
 enum Argument {
     /// A place, or the value of the option before it.
     Value,
-    /// An option with what stands behind its `=`, or behind its letter.
+    /// An option with the text after its `=`, or after its letter.
     Option(&'static Known, Option<String>),
 }
 

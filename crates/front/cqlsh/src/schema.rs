@@ -49,10 +49,10 @@ pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// All rows of a query, page by page.
+/// Returns all rows of a query, page by page.
 ///
 /// # Errors
-/// What the server or the connection says.
+/// Those of the server or the connection.
 pub(crate) fn rows(
     connection: &mut Connection,
     query: &str,

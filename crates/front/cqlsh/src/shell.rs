@@ -1,9 +1,10 @@
 //! The shell: lines in, statements to the server, tables out.
 //!
-//! Owns: the state that commands set, the loop over lines, where output and errors go, the exit
-//! status. Never: how a value or a table looks; what a shell command means (see `commands`).
+//! Owns: the state that commands set, the loop over lines, the destinations of output and errors,
+//! the exit status. Never: the format of a value or a table; the meaning of a shell command (see
+//! `commands`).
 //!
-//! Reading order: [`Shell::run`], [`Shell::feed`], then `statement` for what is sent.
+//! Reading order: [`Shell::run`], [`Shell::feed`], then `statement` for requests.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
@@ -25,10 +26,10 @@ const BUILT_AGAINST: &str = "5.0.9";
 /// Rows per page when nothing else is set.
 pub(crate) const PAGE_SIZE_DEFAULT: i32 = 100;
 
-/// A statement of so many bytes is cut into tokens only when it may be at its end.
+/// A statement of this many bytes is cut into tokens only when it may be at its end.
 const LONG_BYTES: usize = 64 << 10;
 
-/// A file that takes results.
+/// A file that receives results.
 struct Capture {
     path: String,
     file: BufWriter<File>,
@@ -88,7 +89,7 @@ impl Shell {
         }
     }
 
-    /// Connects and asks the server who it is.
+    /// Connects and loads the server's identity.
     ///
     /// # Errors
     /// No connection, a wrong password, or no such keyspace.
@@ -170,7 +171,7 @@ impl Shell {
     /// Makes a keyspace the current one of the connection.
     ///
     /// # Errors
-    /// As the server says.
+    /// Those of the server.
     pub(crate) fn use_keyspace(&mut self, keyspace: &str) -> Result<(), Failure> {
         let query = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
         let timeout = self.options.connect_timeout;
@@ -182,7 +183,7 @@ impl Shell {
     /// Reads the server's versions again.
     ///
     /// # Errors
-    /// As the server says.
+    /// Those of the server.
     pub(crate) fn ask_server(&mut self) -> Result<(), Failure> {
         let query = "SELECT * FROM system.local WHERE key = 'local'";
         let timeout = self.options.request_timeout;
@@ -448,7 +449,7 @@ impl Shell {
         };
         let mut line = self.colored(&text, RED);
         line.push('\n');
-        // Nothing is left to say it with when this fails.
+        // A failure here cannot be reported anywhere.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 

@@ -282,7 +282,7 @@ fn name<'n>(names: &[&'n str], index: usize) -> &'n str {
     names.get(index).copied().unwrap_or_default()
 }
 
-/// The last fraction of one to six digits behind a point, cut to milliseconds.
+/// Cuts the last fraction of one to six digits after a point to milliseconds.
 pub(crate) fn round_fraction(text: &str) -> String {
     let Some(point) = text.rfind('.') else { return text.to_owned() };
     let (head, tail) = (text.get(..point).unwrap_or_default(), text.get(point + 1..).unwrap_or(""));

@@ -18,7 +18,7 @@ use super::targets::{Search, Target, find};
 use super::{Failure, report};
 use tool_io::exit;
 
-/// Seconds in which tombstones must be kept, in a table that does not say otherwise.
+/// Default of `gc_grace_seconds`.
 const GC_GRACE_SECONDS: u32 = 864_000;
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]

@@ -161,7 +161,7 @@ pub(super) async fn repaired_set(rt: &Rt, options: &RepairedSet) -> u8 {
     let mut worst = exit::OK;
     for target in by_directory.values().flatten() {
         let data = target.file(Component::Data);
-        // Cassandra's tool takes the time of the file for that of the repair.
+        // Cassandra's tool uses the time of the file as that of the repair.
         let repaired_at = match options.is_repaired {
             true => modified_millis(&data),
             false => 0,

@@ -1,7 +1,7 @@
-//! `helenus commitlog`: what is in segments of the commit log, without a node.
+//! `helenus commitlog`: content of commit log segments, without a node.
 //!
-//! Owns: the command line, what is printed. Never: the bytes of segments (crate `commitlog`), and it
-//! changes nothing: a segment that a node is writing can be looked at.
+//! Owns: the command line, the output. Never: the bytes of segments (crate `commitlog`). It changes
+//! nothing: a segment that a node is writing can be printed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -279,7 +279,7 @@ impl Dump {
                 format!("{table}: {mutations} mutations, {bytes} bytes\n")
             });
         }
-        // Behind damage a marker of this segment may tell that more had been synced.
+        // A marker of this segment after damage may show that more had been synced.
         let is_damaged = scan.header.is_none() || scan.valid < self.synced;
         let dropped = scan.length.saturating_sub(scan.valid_place);
         if dropped > 0 || is_damaged {

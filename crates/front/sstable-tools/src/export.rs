@@ -73,7 +73,7 @@ pub struct Export {
     paths: Vec<String>,
 }
 
-/// Says what is wrong with the arguments.
+/// Prints an error in the arguments.
 pub(super) fn usage(text: &str) -> u8 {
     complain_line!("helenus sstable: {text}");
     exit::USAGE
@@ -255,13 +255,13 @@ enum Sink {
 }
 
 impl Sink {
-    /// Nobody reads any more.
+    /// Returns true if the output has no reader any more.
     fn is_broken(&self) -> bool {
         matches!(self, Sink::Text(out, _) if out.is_broken())
     }
 }
 
-/// Columns to select behind those of `SELECT *`.
+/// Returns the columns to select after those of `SELECT *`.
 fn facts(table: &Table, options: &Export) -> Vec<String> {
     let wanted = [("WRITETIME", options.writetime), ("TTL", options.ttl)];
     let has_facts = |kind| matches!(kind, ColumnKind::Static | ColumnKind::Regular);
@@ -467,7 +467,7 @@ impl<'t> Rows<'t> {
     }
 }
 
-/// The name of a column as `INSERT JSON` takes it.
+/// Returns the name of a column in the form of `INSERT JSON`.
 pub(super) fn json_name(name: &str) -> String {
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let plain = plain && !name.starts_with(|c: char| c.is_ascii_digit());
@@ -482,7 +482,7 @@ fn csv_value(json: &str) -> String {
     }
 }
 
-/// A text as a cell. What is empty is in quotes: without them it is null.
+/// Formats a text as a cell. An empty text is quoted: without quotes it is null.
 fn csv_cell(text: &str) -> String {
     let special = |c: char| matches!(c, '"' | ',' | '\n' | '\r');
     if text.is_empty() || text.contains(special) {

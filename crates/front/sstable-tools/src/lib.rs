@@ -1,9 +1,9 @@
 //! `helenus sstable`: offline tools over the files of an SSTable, layouts as Cassandra's tools. And
 //! `helenus commitlog`.
 //!
-//! Owns: the command line of each tool, which files are meant, what is printed. Never: the bytes of files
-//! (crates `sstable` and `commitlog`). Invariants: a tool that changes a directory refuses one that a node
-//! has open.
+//! Owns: the command line of each tool, the selection of files, the output. Never: the bytes of
+//! files (crates `sstable` and `commitlog`). Invariants: a tool that changes a directory refuses
+//! one that a node has open.
 //!
 //! Reading order: [`commitlog`] stands alone; [`targets`], [`out`], [`partitions`], [`analyses`],
 //! [`change`], [`schema_file`], [`export`], [`write`], [`parquet`], [`load`].
@@ -166,7 +166,7 @@ impl Command {
         }
     }
 
-    /// Files that stand behind the keys of `-k` or `-x` are files.
+    /// Moves files that were parsed as keys of `-k` or `-x` to the files.
     fn take_files_from_keys(&mut self) {
         if let Command::Dump { key, exclude_key, files, .. } = self
             && files.is_empty()
@@ -375,7 +375,7 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
     let now = rt.wall().seconds();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    // Nobody reads any more, or the disk behind a redirection is full.
+    // The output has no reader any more, or the disk of a redirection is full.
     let is_broken = Cell::new(false);
     let mut print = |text: &str| {
         if written.is_ok() {

@@ -1,9 +1,9 @@
-//! `helenus sstable load`: the rows of a table's files go to a running cluster, as with Cassandra's
-//! `sstableloader`.
+//! `helenus sstable load`: sends the rows of a table's files to a running cluster, as Cassandra's
+//! `sstableloader` does.
 //!
-//! The files are read here, whatever their version; their partitions become mutations with every
-//! timestamp, time to live and tombstone as it is, and nodes write them to all replicas as coordinators do.
-//! Nothing has to be kept to begin again: what is sent twice changes nothing.
+//! The tool reads the files, whatever their version. Their partitions become mutations with
+//! unmodified timestamps, times to live and tombstones, and nodes write them to all replicas as
+//! coordinators do. A retry needs no saved state: applying a mutation twice changes nothing.
 //!
 //! Reading order: this, [`partitions`] (files to mutations), [`senders`] (mutations to nodes).
 
@@ -278,7 +278,7 @@ fn ask_for_table(
     Ok((Arc::new(table), reached))
 }
 
-/// A load under way.
+/// A running load.
 struct Loading {
     senders: Senders,
     progress: Progress,
@@ -332,7 +332,7 @@ struct Throttle {
 }
 
 impl Throttle {
-    /// Waits until so many bytes in all are no more than allowed.
+    /// Waits until this total of bytes is within the limit.
     fn wait(&self, bytes: u64) {
         if let Some(millis) = bytes.saturating_mul(1000).checked_div(self.bytes_per_second) {
             let due = Duration::from_millis(millis);

@@ -28,9 +28,9 @@ pub(super) fn read(path: &str) -> Result<Arc<Schema>, String> {
     of_text(&text).map_err(|e| format!("{path}: {e}"))
 }
 
-/// As [`read`], of a text: tables and types as their statements leave them. Passed over is what says nothing
-/// of what is in files: keyspaces, indexes, views, functions, roles, and most properties of tables, of which
-/// other versions have other ones.
+/// As [`read`], from a text: tables and types that result from its statements. Statements that do
+/// not affect files are skipped: keyspaces, indexes, views, functions, roles, and most properties
+/// of tables, which differ between versions.
 ///
 /// # Errors
 /// A text that names the statement.
@@ -76,7 +76,7 @@ pub(super) fn of_text(text: &str) -> Result<Arc<Schema>, String> {
     Ok(Arc::new(schema))
 }
 
-/// The properties of tables that files, or what is in them, depend on.
+/// Properties of tables that affect files or their content.
 const OF_FILES: [&str; 6] = [
     "id",
     "bloom_filter_fp_chance",
@@ -138,7 +138,7 @@ fn apply(
         schema,
         datacenters: &[("datacenter1", 1)],
         moving: &[],
-        // Only tables whose statement says no id get one of these.
+        // Only tables whose statement has no id get one of these.
         new_table_id: &mut || {
             *last += 1;
             Uuid::from_u128(*last)
@@ -176,10 +176,11 @@ pub(super) fn table(schema: &Schema, name: Option<&str>) -> Result<Arc<Table>, S
     }
 }
 
-/// As [`table`]; where no name is said and there are several tables, the one that the directory of a file
-/// set is named after, by id or by keyspace and name.
+/// As [`table`]. Without a name and with several tables, the table is the one that the directory of
+/// a file set is named after, by id or by keyspace and name.
 ///
 /// # Errors
+/// As [`table`].
 /// As [`table`].
 pub(super) fn table_of(
     schema: &Schema,
@@ -243,7 +244,7 @@ pub(super) fn name_of(table: &Table) -> String {
     format!("{}.{}", table.keyspace, table.name)
 }
 
-/// The name as CQL takes it.
+/// Returns the name in CQL.
 pub(super) fn quoted_name(table: &Table) -> String {
     let quote = types::name::quote_identifier;
     format!("{}.{}", quote(&table.keyspace), quote(&table.name))

@@ -1,4 +1,4 @@
-//! Which file sets are meant by the paths of a command line, and what their directories say of
+//! File sets that the paths of a command line stand for, and what their directories' names tell of
 //! them.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use stdx::Generation;
 
 use tool_io::exit;
 
-/// A file set and where it lies.
+/// A file set and its location.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Target {
     /// Absolute, without links.
@@ -106,7 +106,7 @@ impl Target {
         format!("{out} #{id} ({format}-{version})")
     }
 
-    /// Keyspace and table, or the directory where it does not say so.
+    /// Returns keyspace and table, or the directory if its name does not have them.
     pub(super) fn table_name(&self) -> String {
         match (&self.keyspace, &self.table) {
             (Some(keyspace), Some(table)) => format!("{keyspace}.{table}"),
@@ -115,7 +115,7 @@ impl Target {
     }
 }
 
-/// How directories are looked through.
+/// Options of the search in directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
     pub(super) recursive: bool,
@@ -150,10 +150,10 @@ impl Found {
     }
 }
 
-/// The file sets of files (any component) and directories, in order, each once.
+/// Returns the file sets of files (any component) and directories, in order, each once.
 ///
 /// # Errors
-/// Lines that say which arguments are wrong.
+/// Lines that name the wrong arguments.
 pub(super) fn find(paths: &[String], search: Search) -> Result<Found, Vec<String>> {
     let (mut found, mut wrong) = (Found::default(), Vec::new());
     for path in paths {

@@ -1,10 +1,10 @@
 //! COPY FROM: records in chunks to workers, which bind and batch them.
 //!
-//! Owns: how the threads share the work, what is counted, the file of failed rows. Never: reads
+//! Owns: the division of work between threads, the counts, the file of failed rows. Never: reads
 //! files (`source`), converts (`rows`), sends requests (`worker`, `links`).
 //!
-//! One thread reads and finds the ends of records; the workers take chunks from it, parse, bind
-//! and send; the shell's thread prints and keeps the failed rows.
+//! One thread reads and finds the ends of records; the workers take chunks from it, parse, bind and
+//! send; the shell's thread prints and stores the failed rows.
 
 mod links;
 mod rows;
@@ -136,7 +136,7 @@ fn columns_to_write(subject: &Subject, options: &CopyOptions) -> Result<Vec<Stri
     }
 }
 
-/// Prepares what is run for each row.
+/// Prepares the statement that is run for each row.
 fn statement(
     shell: &mut Shell,
     subject: &Subject,
@@ -182,7 +182,7 @@ fn statement(
     let key_fields: Vec<usize> =
         subject.names_of(Role::Partition).iter().filter_map(place).collect();
     let key = match around {
-        // Behind the literals of all columns.
+        // After the literals of all columns.
         Some(_) => (0..key_fields.len()).map(|at| columns.len() + at).collect(),
         None => key_fields.clone(),
     };
@@ -231,7 +231,7 @@ fn stdin_text(shell: &mut Shell) -> String {
     text
 }
 
-/// An old file of failed rows gets the time behind its name.
+/// Renames an old file of failed rows: the time is appended to its name.
 fn move_old_errors(path: &str) {
     if !std::path::Path::new(path).is_file() {
         return;
@@ -239,7 +239,7 @@ fn move_old_errors(path: &str) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let moment = Moment::of_micros(i64::try_from(now.as_micros()).unwrap_or(0));
     let suffix = moment.map(|moment| moment.format(".%Y%m%d_%H%M%S", &Zone::default()));
-    // When it cannot be moved, failed rows go behind the old ones.
+    // If the rename fails, failed rows are appended to the old ones.
     let _ = std::fs::rename(path, format!("{path}{}", suffix.unwrap_or_default()));
 }
 
@@ -294,7 +294,7 @@ fn collect(
 ) {
     let mut heard = Instant::now();
     loop {
-        // Looked at also while the server says nothing.
+        // Checked also while the server sends nothing.
         if shell.target.interrupt.is_set() {
             stop.store(true, Ordering::Relaxed);
         }

@@ -58,7 +58,7 @@ impl Meter {
         );
         if !self.quiet {
             let mut out = std::io::stdout();
-            // The copy goes on without a terminal.
+            // The copy continues without a terminal.
             let _ = out.write_all(format!("{line}\r").as_bytes()).and_then(|()| out.flush());
         }
         if let Some(path) = &self.file {

@@ -65,7 +65,7 @@ impl FileReader {
         Ok(FileReader { path, file, length, columns, meanings, groups: 0, streams, left: 0 })
     }
 
-    /// Rows of the file, as it says.
+    /// Returns the number of rows according to the file.
     pub(crate) fn rows(&self) -> u64 {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
@@ -112,7 +112,7 @@ impl FileReader {
         self.groups += 1;
         self.left = group.metadata().num_rows();
         self.streams.clear();
-        // The crate takes places and numbers for right.
+        // The crate trusts offsets and lengths.
         for (number, chunk) in group.metadata().columns().iter().enumerate() {
             let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
             let bytes = chunk.compressed_size();
@@ -149,7 +149,7 @@ struct Node {
     kind: Kind,
     /// Definition level when there is a value.
     def: i16,
-    /// First of its leaves, and the one behind the last.
+    /// First of its leaves, and the end of them.
     leaves: std::ops::Range<usize>,
 }
 
@@ -419,7 +419,7 @@ fn batch<T: DataType>(
     Ok(())
 }
 
-/// A file that never believes a length: what lies beyond its end is refused before memory is taken.
+/// A file that never trusts a length: reads beyond its end are refused before memory is allocated.
 struct Input {
     file: Arc<File>,
     length: u64,

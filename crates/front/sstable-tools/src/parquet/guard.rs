@@ -33,11 +33,11 @@ impl Drop for Reading {
     }
 }
 
-/// Reads something of the file at `path`.
+/// Runs a read of the file at `path`.
 ///
 /// # Errors
-/// Those of `read`, and that the file is damaged where it panicked; then nothing more must be read with
-/// what it had.
+/// Those of `read`, and a panic as damage of the file. After a panic, the state of `read` must not
+/// be used any more.
 pub(super) fn guarded<T>(
     path: &Arc<str>,
     read: impl FnOnce() -> Result<T, String>,

@@ -12,10 +12,11 @@ use crate::schema_file;
 /// Longest row of input, bytes.
 const LINE_BYTES_MAX: usize = 256 << 20;
 
-/// The columns that the first line of CSV names, as `INSERT JSON` does, and the times of columns.
+/// Returns the columns that the first line of CSV names, as `INSERT JSON` does, and the times of
+/// columns.
 ///
 /// # Errors
-/// A name that is neither; what is wrong with the line.
+/// A name that is neither; an error in the line.
 pub(super) fn columns(
     table: &Table,
     path: &str,
@@ -165,7 +166,7 @@ fn cells_of(record: &str) -> Result<Vec<Option<String>>, String> {
     }
 }
 
-/// A cell behind its opening quote, and what is behind its closing one.
+/// Parses a quoted cell after its opening quote; returns it and the text after its closing quote.
 fn quoted(inner: &str) -> Result<(Option<String>, &str), String> {
     let mut cell = String::new();
     let mut rest = inner;

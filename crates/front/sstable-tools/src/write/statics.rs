@@ -1,8 +1,8 @@
-//! Lines that name no clustering column: a partition's static columns only, which `INSERT JSON` does not
-//! take.
+//! Lines that name no clustering column: a partition's static columns only, which `INSERT JSON`
+//! does not accept.
 //!
-//! They are planned as rows of a table that has the static columns as its regular ones; what comes of it
-//! becomes the static row of the partition.
+//! They are planned as rows of a table that has the static columns as its regular ones; the
+//! resulting row becomes the static row of the partition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -108,7 +108,8 @@ pub(super) struct Written {
     tables: BTreeMap<TableId, Vec<EstimateReport>>,
 }
 
-/// Behind the first token, up to the second; `Token::MIN` as the second is the end of the ring.
+/// Tokens after the first, up to and including the second; `Token::MIN` as the second is the end of
+/// the ring.
 type Range = (Token, Token);
 
 /// The ranges that end with this node's tokens, in ring order, the one over the end of the ring in two

@@ -47,7 +47,7 @@ pub(super) fn difference(
     out
 }
 
-/// The mutations that make the rows those of `snapshot`, whatever an earlier run left.
+/// Returns the mutations that turn the rows into those of `snapshot`, whatever an earlier run left.
 ///
 /// # Errors
 /// The tables cannot be read.
@@ -66,7 +66,7 @@ pub(super) async fn all(
     Ok(out)
 }
 
-/// Deletes the rows at `old` that are not wanted any more and writes those that are.
+/// Deletes the rows at `old` that are no longer wanted and writes those that are.
 fn rewrite(
     table: &Table,
     old: BTreeSet<RowKey>,

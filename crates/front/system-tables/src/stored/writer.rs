@@ -77,7 +77,7 @@ pub struct LocalAddresses {
 }
 
 impl SystemTables {
-    /// Writes everything and keeps it up to date from now on. Shard 0 only.
+    /// Writes everything and updates it from now on. Shard 0 only.
     ///
     /// # Errors
     /// The tables cannot be written.
@@ -166,7 +166,7 @@ impl Writer {
                 if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
                     break;
                 }
-                // Each attempt is kept in memory until the disk has room: none is made before.
+                // Each attempt stays in memory until the disk has room: none is made before.
                 if matches!(
                     this.coordinator.store().writer().admit_write(),
                     Err(StoreError::DiskFull { .. })
@@ -369,9 +369,9 @@ fn difference(
     Some(EncodedMutation { table: new.table, token: new.token, bytes })
 }
 
-/// `truncated_at` of `system.local`: for each table that was truncated, where in the commit log and
-/// when. The place is Cassandra's "none", because a Cassandra that is given this directory would
-/// leave out what it finds before that place in a commit log of its own.
+/// `truncated_at` of `system.local`: for each truncated table, a position in the commit log and the
+/// time. The position is Cassandra's "none", because a Cassandra on this directory would skip
+/// entries before that position in a commit log of its own.
 fn truncated_at(snapshot: &ClusterSnapshot, at: TimestampMicros) -> Option<EncodedMutation> {
     let schema = &snapshot.schema;
     let there = |table: &stdx::TableId| schema.table_by_id(*table).is_some();

@@ -31,7 +31,7 @@ impl Course<'_> {
         row.text("status", status);
     }
 
-    /// The same for tables without a status; what it would be.
+    /// The same for tables without a status; returns the status.
     pub(super) fn put_without_status(
         &self,
         row: &mut VirtualRowBuilder<'_>,

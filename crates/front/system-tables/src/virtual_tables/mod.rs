@@ -46,9 +46,9 @@ type Row = Result<Option<VirtualRow>, VirtualRowError>;
 /// A future of rows.
 type RowsFuture<'a> = Pin<Box<dyn Future<Output = Rows> + 'a>>;
 
-/// Where the rows of a virtual table come from.
+/// Source of the rows of a virtual table.
 enum Content {
-    /// A function makes all of them.
+    /// A function builds all of them.
     Rows(for<'a> fn(&'a Sources, &'a Table) -> RowsFuture<'a>),
     /// One for each table of the node: a function sets the columns outside of the key.
     PerTable(fn(&mut VirtualRowBuilder<'_>, &TableReport)),
@@ -62,7 +62,7 @@ struct VirtualTable {
     content: Content,
 }
 
-/// A table whose rows an `async fn(&Sources, &Table) -> Rows` makes.
+/// A table whose rows an `async fn(&Sources, &Table) -> Rows` builds.
 macro_rules! rows {
     ($name:literal, $rows:path) => {
         VirtualTable {

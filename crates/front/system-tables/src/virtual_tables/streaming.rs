@@ -1,4 +1,4 @@
-//! `system_views.streaming`: streams that are under way. Source: Cassandra's `StreamingVirtualTable`.
+//! `system_views.streaming`: running streams. Source: Cassandra's `StreamingVirtualTable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn add(sum: &mut StreamProgress, more: &StreamProgress) {
     sum.bytes_done += more.bytes_done;
 }
 
-/// The rows of `streaming`: what is under way, plan by plan. Who receives has asked for it.
+/// Returns the rows of `streaming`: the running streams by plan. The receiver has requested them.
 pub(super) fn stream_rows(
     table: &Table,
     node: &NodeReport,

@@ -54,7 +54,7 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    /// Files and patterns behind commas.
+    /// Reads files and patterns separated by commas.
     pub(super) fn files(list: &str, options: &CopyOptions) -> Feeder {
         let mut feeder = Feeder::text(String::new(), options);
         feeder.text = None;

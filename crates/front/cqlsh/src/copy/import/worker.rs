@@ -272,7 +272,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Takes one answer of a node.
+    /// Receives one answer of a node.
     fn answer(&mut self, node: usize) {
         let deadline = Instant::now() + self.job.options.request_timeout;
         let Some(link) = self.links.get(node) else { return };
@@ -295,7 +295,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A node is gone; what was in flight to it is tried through the others.
+    /// Handles a lost node: batches in flight to it are retried through the others.
     fn lose(&mut self, node: usize, failure: &Failure) {
         for batch in self.links.down(node, failure) {
             self.refused(batch, failure.clone());
@@ -304,7 +304,7 @@ impl Worker<'_> {
 
     fn refused(&mut self, mut batch: InFlight, failure: Failure) {
         if failure.is_overload() && batch.backoffs < self.job.options.backoff_max {
-            // Nothing was done, so that this goes for counters too.
+            // Nothing was done, so counters are retried too.
             let pause = PAUSE_MIN.saturating_mul(1 << batch.backoffs.min(16));
             self.pause_until = Instant::now() + pause.min(PAUSE_MAX);
             batch.backoffs += 1;
