@@ -29,9 +29,9 @@ const WRITERS: usize = 4;
 pub enum Blow {
     /// The node gets SIGKILL.
     Kill,
-    /// The node's power goes.
+    /// The node loses power.
     PowerCut,
-    /// The clients vanish; the node goes on.
+    /// The clients vanish; the node keeps running.
     ClientsVanish,
 }
 
@@ -69,7 +69,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Checks what was found: by row the batch that wrote it.
+    /// Checks the rows found: by row the batch that wrote it.
     fn check(&self, found: &BTreeMap<Place, i32>, strict: bool) -> Result<(), String> {
         let mut there: BTreeMap<i32, BTreeSet<Place>> = BTreeMap::new();
         for (place, batch) in found {
@@ -267,7 +267,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let flag = created.clone();
     let _creator = world.client("creator", |rt| create(rt, address, plan.replays, flag));
     run.wait("CREATE", &outcome, || *created.borrow())?;
-    // The tables are there whatever the mode: the metadata log is always synced.
+    // The tables exist in every mode: the metadata log is always synced.
     for _ in 0..plan.blows {
         let writers = run.start_writers();
         let enough = run.model.borrow().next_batch + 20 + (world.random_u64() % 60) as i32;

@@ -13,10 +13,10 @@ use crate::rotting;
 use crate::run::Run;
 use crate::survey;
 
-/// Longest time until a node says that a repair waits for a dead replica: one that began before that was
-/// noticed fails first, and rests.
+/// Longest time until a node reports that a repair waits for a dead replica. A repair that began
+/// before the death was noticed fails first, and backs off.
 const WAITS: Patience = Patience { most: Duration::from_secs(240), look: Duration::from_secs(1) };
-/// Longest time until a repair runs, and how often it is looked.
+/// Longest time until a repair runs, and the interval of polls.
 const RUNS: Patience = Patience { most: Duration::from_secs(240), look: Duration::from_millis(50) };
 /// Longest time until damaged files are removed. After three failures the node waits four minutes,
 /// and other nodes treat a repair whose coordinator was killed as running for ten minutes.
@@ -32,10 +32,11 @@ struct Patience {
 /// Rows that a node shows at ONE, by table.
 pub type Right = BTreeMap<String, Rows>;
 
-/// Has each replica have everything, so that what is right is known: what a node shows then.
+/// Makes every replica complete, so that the expected rows are known; returns the rows that a node
+/// shows then.
 ///
 /// # Errors
-/// That a repair fails, or the node does not answer.
+/// A repair fails, or the node does not answer.
 pub fn make_right(run: &mut Run, number: usize) -> Result<Right, String> {
     run.nodes.world.run_for(run.nodes.scenario.settle);
     operator::repair_all(run)?;
@@ -86,7 +87,8 @@ pub fn mend_by_itself(run: &mut Run, number: usize, right: &Right) -> Result<(),
     checks::converged(&tables).map_err(|what| format!("let go of damaged files: {what}"))
 }
 
-/// Waits until a node says so of the repair for one of its damaged files; false: it has none any more.
+/// Waits until a node reports this state of the repair for a corrupt file; false: it has no corrupt
+/// file left.
 fn wait_for_words(
     run: &mut Run,
     number: usize,

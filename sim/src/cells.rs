@@ -1,9 +1,9 @@
 //! Single cells of partitions with everything that can happen to them: values, values that expire,
 //! map elements and whole maps, static columns; deletions of cells, rows, ranges and partitions.
 //!
-//! A partition has one writer, whose timestamps grow, so the newest write of a cell decides what it
-//! is. What is not certain is whether writes without an answer happened: what a read may show is the
-//! newest certain write or any newer one.
+//! A partition has one writer, whose timestamps grow, so the newest write of a cell decides its
+//! value. Only writes without an answer are uncertain: a read may show the newest certain write or
+//! any newer one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const ELEMENTS: i32 = 2;
 const TTL_SECONDS: u64 = 4;
 /// By how much the clocks of nodes may differ for this checker; expiry has whole seconds besides.
 const CLOCKS: Duration = Duration::from_millis(1_500);
-/// Longest time until a coordinator acts on a request whose answer did not come.
+/// Longest time until a coordinator acts on a request whose answer was lost.
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// Timestamps are this plus ten times the write's number.
 const STAMP_BASE: i64 = 1_700_000_000_000_000;
@@ -206,7 +206,7 @@ struct Part {
 pub struct Cells(BTreeMap<i32, Part>);
 
 impl Cells {
-    /// The partitions that were asked for.
+    /// Returns the partitions with requests.
     pub fn parts(&self) -> Vec<i32> {
         self.0.keys().copied().collect()
     }

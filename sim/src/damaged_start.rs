@@ -33,12 +33,11 @@ fn is_damage(component: &str, harm: Harm) -> bool {
     component != "TOC.txt" || harm != Harm::Lose
 }
 
-/// Components of a stopped node's files of the workload are damaged; it starts all the same, with
-/// `disk_failure_policy` `best_effort` or `ignore`. Gives the node, unless it has no file.
+/// Damages components of a stopped node's files of the workload. The node starts nevertheless, with
+/// `disk_failure_policy` `best_effort` or `ignore`. Returns the node, unless it has no file.
 ///
 /// # Errors
-/// That it does not start, that an answer lacks something or has something else, that it does not make
-/// copies of what can be read.
+/// The node does not start; an answer is incomplete or wrong; the node does not copy readable data.
 pub fn start_on_damaged_files(run: &mut Run) -> Result<Option<usize>, String> {
     let staying = run.nodes.staying();
     let drawn = run.nodes.world.random_u64() as usize % staying.len().max(1);
@@ -80,7 +79,7 @@ pub fn start_on_damaged_files(run: &mut Run) -> Result<Option<usize>, String> {
     Ok(Some(number))
 }
 
-/// Whatever is read of it is right, or fails.
+/// Checks that every read of it is correct, or fails.
 fn read_damaged(run: &mut Run, number: usize, right: &Rc<Right>) -> Result<(), String> {
     let (address, scenario) = (run.nodes.address(&name(number)), run.nodes.scenario.clone());
     let right = right.clone();
@@ -98,7 +97,7 @@ fn read_damaged(run: &mut Run, number: usize, right: &Rc<Right>) -> Result<(), S
     Ok(())
 }
 
-/// Damages about half of the files of a node that is stopped; what was done to which.
+/// Damages about half of the files of a stopped node; returns the files and their damage.
 fn harm_files(run: &mut Run, number: usize) -> Vec<(String, Harm)> {
     let disk = run.nodes.world.disk(&name(number));
     let mut sets: BTreeMap<String, Vec<String>> = BTreeMap::new();

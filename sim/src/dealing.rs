@@ -1,15 +1,15 @@
-//! Jobs that are handed out to processes one at a time: who is done gets the next one, so that no
-//! process waits for another but at the last job.
+//! Jobs that are handed out to processes one at a time: an idle process gets the next one, so that
+//! processes wait for each other only at the last job.
 //!
-//! A worker is this program again. It reads the number of a job from its standard input, carries it
-//! out and says how it went in a line of its own behind what it printed; it ends at the end of its
+//! A worker is this program again. It reads the number of a job from its standard input and carries
+//! it out. It reports the result in a line of its own after its output, and ends at the end of its
 //! input.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A line in which a worker says how its job went.
+/// Lines with which a worker reports the result of a job.
 const PASSED: &str = "#passed";
 const FAILED: &str = "#failed";
 
@@ -18,7 +18,7 @@ pub trait Carrier {
     /// Carries one job out.
     ///
     /// # Errors
-    /// It could not be carried out to its end; the carrier is of no more use.
+    /// The job was not completed; the carrier cannot be used any more.
     fn carry_out(&mut self, job: usize) -> Result<bool, String>;
 
     /// Ends it.
@@ -78,7 +78,7 @@ impl Carrier for Worker {
     }
 }
 
-/// The other side: carries out the jobs whose numbers come in, until none comes any more.
+/// The other side: carries out the jobs whose numbers arrive, until the input ends.
 ///
 /// # Errors
 /// A line that is no number, or a side that cannot be read or written.

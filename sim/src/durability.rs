@@ -29,7 +29,7 @@ pub const NODE: &str = "node";
 pub enum Crash {
     /// SIGKILL.
     Kill,
-    /// The power goes.
+    /// The node loses power.
     PowerCut,
 }
 
@@ -40,8 +40,8 @@ pub enum Trouble {
     None,
     /// Every call takes 5 to 50 ms.
     Slow,
-    /// Whatever puts something on the disk fails with EIO: the commit log does not go on after
-    /// that, only a restart helps.
+    /// All calls that change the disk fail with EIO. The commit log stays stopped after that; only
+    /// a restart helps.
     Failing,
     /// No byte is free: writes are refused, and taken again when there is room, without a restart.
     Full,
@@ -233,7 +233,7 @@ async fn read_all(rt: Rt, address: SocketAddr, found: Found) {
     *found.borrow_mut() = Some(rows);
 }
 
-/// Makes the disk bad for a while, and waits for what is promised of it.
+/// Makes the disk faulty for a while, and waits for the promised behaviour.
 fn trouble(world: &World, trouble: Trouble, model: &Rc<RefCell<Model>>) -> Result<(), String> {
     let disk = world.disk(NODE);
     let (answers, refusals) = (model.borrow().answers, model.borrow().refusals);

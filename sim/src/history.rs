@@ -1,4 +1,4 @@
-//! [`History`]: what clients asked for, when, and what came of it.
+//! [`History`]: requests of clients, their times, and their outcomes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,11 +25,11 @@ pub enum Action {
     Batch { batch: i32 },
     /// `CREATE TABLE IF NOT EXISTS` of that number.
     Create { table: u64 },
-    /// Conditional write or serial read of a partition: what it was is with the transactions.
+    /// Conditional write or serial read of a partition: its details are in the transactions.
     Lwt { part: i32 },
-    /// Write or read of the cells of a partition: what it was is with the cells.
+    /// Write or read of the cells of a partition: its details are in the cells.
     Cells { part: i32 },
-    /// Increment or read of a counter: what it was is with the counters.
+    /// Increment or read of a counter: its details are in the counters.
     Count { key: i32 },
     /// `ALTER TABLE` of the registers.
     Alter { number: u64 },
@@ -60,10 +60,10 @@ impl Action {
             // Sum over all pages.
             Action::Partition { .. } => 30,
             Action::Table { how: Scan::Rows } => 60,
-            // These take as long as they get on.
+            // These run as long as they make progress.
             Action::Table { how: Scan::Above(_) | Scan::Below(_) | Scan::Groups } => 120,
             Action::Create { .. } | Action::Alter { .. } | Action::Scratch { .. } => 20,
-            // Ballots are tried for as long as contention may last, then the write's time.
+            // Ballots are retried while contention may last, then the write's time.
             Action::Lwt { .. } | Action::Cells { .. } | Action::Count { .. } => 5,
         })
     }
@@ -96,7 +96,7 @@ impl Action {
     }
 }
 
-/// Where a key is kept.
+/// Location of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the table without clustering: even keys.
@@ -105,7 +105,7 @@ pub enum Place {
     Row(i32, i32),
 }
 
-/// Where a key is kept.
+/// Returns the location of a key.
 pub fn place(key: i32) -> Place {
     match key % 2 {
         0 => Place::Register(key),
@@ -113,7 +113,7 @@ pub fn place(key: i32) -> Place {
     }
 }
 
-/// Which later reads must see what is certain by a request.
+/// Later reads that must see the certain result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All: a quorum of each datacenter has it.
@@ -127,7 +127,7 @@ pub enum Scope {
     Paired,
     /// Nobody: a hint may be all that there is of it.
     Any,
-    /// A read at the end, of what all replicas were asked for before.
+    /// A read at the end, of data that was read from all replicas before.
     Last,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::checks::Verdict;
 
-/// By how much a count may be above what it was: connections and their tasks come and go.
+/// Tolerance of a count: connections and their tasks vary.
 const SLACK: u64 = 4;
 
 /// Gauges that are zero when nothing is asked: what requests hold while they run.
@@ -36,8 +36,8 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// With a link in each direction from every shard to every shard of all peers, of which most are
-    /// made when they are needed.
+    /// Adds a link in each direction from every shard to every shard of all peers; most links are
+    /// created on demand.
     pub fn with_links(mut self, links: u64) -> Holdings {
         self.connections = self.connections.max(2 * links);
         for (name, of_pair) in OF_LINKS {

@@ -18,9 +18,9 @@ use crate::scenario::Scenario;
 
 /// Rows of a partition.
 pub const ROWS: usize = 3;
-/// Partitions when a scenario does not say how many.
+/// Default number of partitions.
 pub const PARTITIONS: u64 = 4;
-/// Steps of the search for an order, of one partition: far more than a good history takes.
+/// Steps of the search for an order, of one partition: far more than a good history needs.
 const STEPS_MAX: u64 = 3_000_000;
 
 /// The table.
@@ -184,7 +184,7 @@ pub struct Transactions {
     last_value: i64,
 }
 
-/// Which request of which partition.
+/// Identifies a request of a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     part: i32,
@@ -290,11 +290,11 @@ fn shown(call: &Call<Operation>) -> String {
     format!("{request:?} through node {node} at {}-{end} us: {seen:?}", call.start / 1000)
 }
 
-/// The serial level at which a partition is asked through a node, by a random number; `None`: it
-/// must not be asked through that node.
+/// Returns the serial level for a partition's requests through a node, by a random number; `None`:
+/// the node must not get requests for it.
 ///
-/// With one datacenter SERIAL and LOCAL_SERIAL have the same replicas. With more, a partition keeps
-/// to one of them: every second one to LOCAL_SERIAL in the first datacenter.
+/// With one datacenter SERIAL and LOCAL_SERIAL have the same replicas. With more, each partition
+/// uses one of them: every second one LOCAL_SERIAL in the first datacenter.
 pub fn level(scenario: &Scenario, part: i32, node: usize, random: u64) -> Option<Consistency> {
     let is_local = part % 2 == 1;
     match (scenario.datacenters > 1, is_local) {
@@ -310,11 +310,11 @@ pub fn level(scenario: &Scenario, part: i32, node: usize, random: u64) -> Option
 pub enum Conditions {
     /// It is a transaction.
     Sent,
-    /// It is sent without its condition, at QUORUM: what is no transaction at all.
+    /// It is sent without its condition, at QUORUM: this is no transaction.
     LeftOut,
 }
 
-/// Sends a request and says what came of it, and how the general history is to know it.
+/// Sends a request; returns its outcome, and its ending for the general history.
 pub async fn perform(
     client: &mut Client,
     part: i32,
@@ -436,8 +436,8 @@ pub fn export(calls: &[Call<Operation>]) -> String {
     out
 }
 
-/// Spoils one operation of a history in the `n`-th way; `None`: there is no such way. What comes out
-/// may still be linearizable: who asks has it judged.
+/// Spoils one operation of a history in the `n`-th way; `None`: there is no such way. The result
+/// may still be linearizable: the caller has it checked.
 pub fn corrupted(calls: &[Call<Operation>], n: usize) -> Option<Vec<Call<Operation>>> {
     let mut calls = calls.to_vec();
     let call = calls.get_mut(n / 2)?;

@@ -28,7 +28,7 @@ use crate::survey::create_one;
 /// Fault of the third node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slowness {
-    /// So many bytes per second come from the coordinator.
+    /// Bytes per second on the link from the coordinator.
     ThinLink(u64),
     /// No task of it runs for ten seconds.
     StandsStill,
@@ -64,7 +64,7 @@ pub const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const ROWS: i32 = 15_000;
 /// How long a node stands still.
 const STILL: Duration = Duration::from_secs(10);
-/// A write may wait for a replica for the bound of the coordinator, and as long as it takes itself.
+/// A write may wait for a replica up to the coordinator's bound, plus its own time.
 const WRITE_MAX: Duration = Duration::from_millis(800);
 /// A read beside them.
 const READ_MAX: Duration = Duration::from_millis(600);
@@ -139,7 +139,7 @@ async fn write(rt: Rt, address: SocketAddr, facts: Rc<Facts>, pace: Pace) {
     facts.writing.set(facts.writing.get() - 1);
 }
 
-/// Reads now and then what was acknowledged before the run began.
+/// Reads now and then rows that were acknowledged before the run began.
 async fn read(rt: Rt, address: SocketAddr, facts: Rc<Facts>) {
     let mut client = survey::connect(&rt, address).await;
     client.set_consistency(Consistency::Quorum);
@@ -280,7 +280,7 @@ impl OutrunRun {
         Ok(self.world.now())
     }
 
-    /// Hints that the coordinator kept.
+    /// Returns the number of hints that the coordinator stored.
     fn hints(&self) -> u64 {
         let snapshot = self.nodes[0].telemetry();
         let of_shards = snapshot.metrics.iter().filter(|m| m.name == "coordinator_hints_total");
@@ -291,7 +291,7 @@ impl OutrunRun {
         counts.sum()
     }
 
-    /// Every replica has what was acknowledged.
+    /// Checks that every replica has all acknowledged rows.
     fn all_have_all(&mut self) -> Result<(), String> {
         for (at, name) in NODES.iter().enumerate() {
             let address = self.addresses[at];
@@ -350,7 +350,7 @@ impl OutrunRun {
         self.world.run_for(Duration::from_secs(2));
         facts.stop.set(true);
         self.writers_end()?;
-        // Those that asked the replica which stands still took as long as speculation.
+        // Requests to the stopped replica took as long as speculation.
         self.answers(Duration::from_secs(5))?;
         if facts.write.get() > WRITE_MAX {
             return Err(format!("a write at ONE took {:?}", facts.write.get()));

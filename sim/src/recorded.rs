@@ -1,8 +1,8 @@
-//! The recorded cases of `conformance` against a whole simulated node, without a socket: the runner's
-//! own client, whose byte stream goes through the world instead of TCP.
+//! The recorded cases of `conformance` against a whole simulated node, without a socket: the
+//! runner's own client, whose byte stream runs through the world instead of TCP.
 //!
-//! Owns the stream and the settings of the nodes, which are those of the servers in the test command.
-//! Never judges: what differs is said by [`conformance::suite`], as over the wire.
+//! Owns the stream and the settings of the nodes, which are those of the servers in the test
+//! command. Never judges: differences are reported by [`conformance::suite`], as over the wire.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -64,7 +64,7 @@ struct Arrived {
     end: Option<String>,
 }
 
-/// A blocking byte stream to the node: reading lets the world go on until something arrives.
+/// A blocking byte stream to the node: reading runs the world until bytes arrive.
 struct Stream {
     world: World,
     wishes: queue::Sender<Wish>,

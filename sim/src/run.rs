@@ -26,9 +26,9 @@ pub struct Clients {
     pub progress: Rc<Progress>,
     /// Requests and their outcomes.
     pub shared: Rc<RefCell<Shared>>,
-    /// Operations whose answers are known.
+    /// Operations with known answers.
     pub inverted: Rc<RefCell<Inverted>>,
-    /// Aggregations and filters whose answers are known.
+    /// Aggregations and filters with known answers.
     pub folded: Rc<RefCell<Folded>>,
     /// Requests, without those of the surveys.
     pub asked: usize,
@@ -39,9 +39,9 @@ pub struct Clients {
 pub enum Pending {
     /// That node leaves.
     Decommission(usize),
-    /// That node takes another token.
+    /// That node moves to another token.
     Move(usize),
-    /// That node is dead for good and is to be taken out.
+    /// That node is dead for good and is to be removed.
     Remove(String),
     /// Abort of one of the above, for a node that leaves, moves or joins.
     GivenUp(usize, Movement, Reply),
@@ -54,7 +54,7 @@ pub enum Pending {
 pub enum Movement {
     /// A node leaves.
     Leaving,
-    /// It takes another token.
+    /// It moves to another token.
     Moving,
     /// It joins.
     Joining,

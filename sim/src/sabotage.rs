@@ -19,7 +19,7 @@ pub struct Sabotage {
     pub repeated_increments: bool,
     /// Automatic repairs are off.
     pub unscheduled: bool,
-    /// One node of a new datacenter loses files of what it copied.
+    /// One node of a new datacenter loses some of the files that it copied.
     pub unbuilt: bool,
     /// Aborted operations continue.
     pub no_aborts: bool,
@@ -27,8 +27,8 @@ pub struct Sabotage {
     pub unsharded_log: bool,
     /// A row of those that are folded changes before anything breaks.
     pub spoilt_rows: bool,
-    /// Something of the world is kept when the run is over.
+    /// Some memory of the world is leaked when the run is over.
     pub kept_world: bool,
-    /// Files are gone before a start that should find them damaged.
+    /// Files are deleted before a start that should find them damaged.
     pub unseen_damage: bool,
 }

@@ -1,5 +1,6 @@
-//! Scenario: any small durable file of a node that is down is damaged, cut, emptied or deleted. The next start
-//! refuses it by name, or says in a WARN that it rebuilds or ignores it; what the node answers never changes.
+//! Scenario: any small durable file of a node that is down is damaged, cut, emptied or deleted. The
+//! next start refuses it by name, or logs in a WARN that it rebuilds or ignores it. The node's
+//! answers never change.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -121,7 +122,7 @@ struct SmallFilesRun {
     plan: Plan,
     log: Log,
     damaged: BTreeSet<String>,
-    /// As long as it lives the log is written.
+    /// The log is written while this exists.
     _logging: Box<dyn std::any::Any>,
 }
 
@@ -268,7 +269,7 @@ impl SmallFilesRun {
         }
     }
 
-    /// Damages a file of the node that is down: path, how, and what it held.
+    /// Damages a file of the node that is down; returns path, damage, and previous content.
     fn damage(&mut self) -> Result<(String, Damage, Vec<u8>), String> {
         let disk = self.world.disk(&name(1));
         let all: Vec<String> = disk.list().into_iter().filter(|path| is_small_file(path)).collect();
@@ -321,7 +322,7 @@ impl SmallFilesRun {
         out.take().ok_or_else(|| format!("{what}: no result"))
     }
 
-    /// Reads everything and compares it with what was written; counts on afterwards.
+    /// Reads everything and compares it with the written data; increments counters afterwards.
     fn read(&self) -> Result<(), String> {
         self.client("data is read", |_, mut client| async move {
             let rows = must(&mut client, "SELECT k FROM ks.t").await;

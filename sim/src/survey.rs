@@ -164,10 +164,10 @@ async fn scan(client: &mut Client, text: &str, width: usize) -> Result<Rows, Str
     }
 }
 
-/// Reads every key, then every table, at ALL: whatever differs is repaired.
+/// Reads every key, then every table, at ALL: differences are repaired.
 ///
 /// # Errors
-/// Which read fails although everything is healed.
+/// The read that fails although everything is healed.
 pub async fn read_at_all(
     rt: Rt,
     address: SocketAddr,
@@ -447,7 +447,7 @@ pub async fn look_at_each(
 /// Runs a statement that must succeed.
 ///
 /// # Errors
-/// What it was answered by.
+/// The answer, if it is another one.
 pub async fn create_one(client: &mut Client, text: &str) -> Result<(), String> {
     match client.query(text).await {
         Ok(Answer::Done) => Ok(()),

@@ -1,5 +1,6 @@
-//! Scenario: TRUNCATE while disks are full or refuse single writes, then restarts. A row acknowledged after the
-//! statement was answered stays, whatever the answer was; a row from before one that was answered OK stays away.
+//! Scenario: TRUNCATE while disks are full or refuse single writes, then restarts. A row
+//! acknowledged after the statement was answered stays, whatever the answer was. A row from before
+//! one that was answered OK never comes back.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 const ROWS: i32 = 12;
 /// Inserts of a batch that fail before it ends.
 const REFUSALS_MAX: u32 = 60;
-/// How long a client looks for an open port, or for an answer to TRUNCATE.
+/// Timeout of a client for an open port, or for an answer to TRUNCATE.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One run's choices.
@@ -62,7 +63,7 @@ struct Model {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Ok,
-    /// It failed, and does nothing any more to rows of later.
+    /// It failed, and will not affect later rows.
     Failed,
     /// It may take effect later.
     InDoubt,

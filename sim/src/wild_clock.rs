@@ -1,6 +1,7 @@
-//! Scenario: the wall clock of one of three nodes jumps by an hour, on or back. A few seconds later lightweight
-//! transactions succeed through all nodes and on all partitions, and the node, and no other one, says that
-//! its clock is wrong; when the clock is right again it says so.
+//! Scenario: the wall clock of one of three nodes jumps by an hour, forward or back. A few seconds
+//! later lightweight transactions succeed through all nodes and on all partitions. The node, and no
+//! other one, reports that its clock is wrong, and withdraws the report once the clock is right
+//! again.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,7 +27,7 @@ pub struct Plan {
     pub shards: u16,
     /// Node whose clock jumps.
     pub node: usize,
-    /// How far on.
+    /// Size of the jump, forward.
     pub ahead_micros: i64,
     /// Time until the others must go around it.
     pub notice: Duration,

@@ -1,4 +1,4 @@
-//! The clients of a scenario: what they ask for, and how they note it down.
+//! The clients of a scenario: their requests, and how these are recorded.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub const SCHEMA: [&str; 7] = [
 /// State that the clients of one run share.
 #[derive(Default)]
 pub struct Shared {
-    /// Everything they asked for.
+    /// All requests.
     pub history: History,
     /// Outcomes of conditional writes and serial reads.
     pub transactions: Transactions,
@@ -69,7 +69,7 @@ impl Shared {
         self.stamps.keys().copied().collect()
     }
 
-    /// A filter of which the last values of a key are about at the limit.
+    /// Returns a filter whose limit is near the last values of a key.
     fn filter(&self, key: i32, drawn: u64) -> Scan {
         let last = self.stamps.get(&key).copied().unwrap_or(0);
         let limit = last - (drawn / 4 % 3) as i64;
@@ -158,10 +158,10 @@ async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &Re
     }
 }
 
-/// The level of a request, and whom it binds.
+/// Returns the level of a request, and its scope.
 ///
-/// With several datacenters every second key is written at EACH_QUORUM, and half of its reads are at
-/// LOCAL_QUORUM.
+/// With several datacenters every second key is written at EACH_QUORUM, and half of its reads are
+/// at LOCAL_QUORUM.
 fn level(rt: &Rt, plan: &Plan, action: Action, node: usize) -> (Consistency, Scope) {
     if plan.sabotage.weak_levels {
         return (Consistency::One, Scope::Quorum);
@@ -185,8 +185,8 @@ fn level(rt: &Rt, plan: &Plan, action: Action, node: usize) -> (Consistency, Sco
     }
 }
 
-/// Levels other than QUORUM, by key: those of its writes and those of its reads meet in a replica, but
-/// for what is written at ANY.
+/// Returns levels other than QUORUM, by key: those of its writes and those of its reads meet in a
+/// replica, except writes at ANY.
 fn paired_level(action: Action) -> Option<(Consistency, Scope)> {
     let (key, is_write) = match action {
         Action::Write { key, .. } | Action::Delete { key, .. } => (key, true),

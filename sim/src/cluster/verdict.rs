@@ -1,4 +1,4 @@
-//! The end of a run: everything is looked at, and the checkers decide.
+//! The end of a run: surveys all nodes, then runs the checkers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const UNEVEN: Duration = Duration::from_millis(337);
 /// Links between two shards in one direction: requests, and streams.
 const LINK_CLASSES: u64 = 2;
 
-/// Looks at everything and asks the checkers.
+/// Surveys all nodes and runs the checkers.
 pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
     let first = run.nodes.address("n1");
     if run.nodes.scenario.repairs && run.nodes.scenario.has(Fault::BitRot) {
@@ -115,7 +115,7 @@ fn repair(run: &mut Run) -> Result<(), String> {
     })?
 }
 
-/// Nobody asks anything any more: soon nothing is held that was not held in the beginning.
+/// Checks, without requests, that nodes soon hold no more resources than in the beginning.
 fn no_leaks(run: &mut Run) -> Result<(), String> {
     let mut last = Ok(());
     for attempt in 0..LEAK_TRIES {

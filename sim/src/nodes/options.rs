@@ -53,7 +53,7 @@ pub(super) fn of_seed(nodes: &Nodes, name: &str) -> Options {
     if nodes.members.len() % 4 == 3 {
         options.row_cache_save_period = Duration::from_secs(20);
     }
-    // Pages end behind few tombstones, not behind equally many on all nodes.
+    // Pages end after few tombstones, with limits that differ between nodes.
     options.query_tombstone_page_limit = [2, 10_000, 12][nodes.members.len() % 3];
     options.stream_entire_sstables = world.random_u64().is_multiple_of(2);
     options.hinted_handoff_enabled = nodes.scenario.hints;
