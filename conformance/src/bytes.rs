@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 
-/// Reads big-endian fields; every read checks what is left.
+/// Reads big-endian fields; every read checks the remaining length.
 pub struct Cursor<'a> {
     /// Unread bytes.
     pub rest: &'a [u8],

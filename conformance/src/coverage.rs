@@ -24,7 +24,7 @@ struct Case {
     error: Option<String>,
 }
 
-/// One line of spaces, in lower case, with nothing at its end that says nothing.
+/// Normalises a text: one line, single spaces, lower case, signs apart, no semicolon at the end.
 fn plain(text: &str) -> String {
     let spaced: String = text
         .replace("..", " .. ")

@@ -1,8 +1,8 @@
-//! The list of differences: in what we answer otherwise than Cassandra, and why.
+//! The list of differences between our answers and Cassandra's, with reasons.
 //!
-//! Owns the names and reasons (`differences.txt`). The statements that differ are in the cases: a line
-//! `~ NAME` behind the recorded answer, and our answer in lines that begin with `~`. So a difference is
-//! held as exactly as an agreement, and one that is gone is found.
+//! Owns the names and reasons (`differences.txt`). The statements that differ are in the cases: a
+//! line `~ NAME` after the recorded answer, and our answer in lines that begin with `~`. So a
+//! difference is checked as exactly as an agreement, and one that has disappeared is found.
 
 use anyhow::{Result, bail};
 

@@ -19,9 +19,9 @@ pub struct File {
 /// A comment, a blank line or a block.
 #[derive(Debug)]
 pub enum Item {
-    /// Kept as it is.
+    /// Retained verbatim.
     Text(String),
-    /// A statement with what it must answer.
+    /// A statement with its expected answer.
     Block(Box<Block>),
 }
 
@@ -43,7 +43,7 @@ pub enum Action {
 /// Options of one block, written as `@name value` lines above it.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `@unordered`: rows are compared as a multiset (a scan comes in token order anyway).
+    /// `@unordered`: rows are compared as a multiset (a scan is in token order anyway).
     pub unordered: bool,
     /// `@page-size N`: all pages are fetched; `+ page` stands between two of them.
     pub page_size: Option<i32>,
@@ -89,7 +89,7 @@ pub struct Block {
     pub action: Action,
     /// Expected lines; empty when nothing was recorded yet.
     pub expected: Vec<String>,
-    /// Our answer, where it is another one: `~ NAME`, then our lines behind a `~` each.
+    /// Our answer, if it differs: `~ NAME`, then our lines, each after a `~`.
     pub differs: Option<Differs>,
 }
 

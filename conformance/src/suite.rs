@@ -1,7 +1,8 @@
-//! Runs files one by one and tells their differences apart, whatever the connections are made of.
+//! Runs files one by one and compares their answers, independent of the kind of connection.
 //!
-//! Owns the order of the files, the names of their keyspaces and the verdict. Never opens a connection:
-//! who runs it says how (`wire` over TCP, the simulator inside one process), so both are judged alike.
+//! Owns the order of the files, the names of their keyspaces and the verdict. Never opens a
+//! connection: the caller provides it (`wire` over TCP, the simulator inside one process), so both
+//! are judged alike.
 
 use std::path::{Path, PathBuf};
 
@@ -20,9 +21,9 @@ pub struct Verdict {
     pub files: usize,
     /// Statements that were compared.
     pub checked: usize,
-    /// Those whose answer is neither Cassandra's nor the one named as ours.
+    /// Those whose answer is neither Cassandra's nor our documented one.
     pub failed: usize,
-    /// Those that answer as is named as ours.
+    /// Those that match our documented answers.
     pub known: usize,
     /// Files that could not be run to their end, and differences that are gone.
     pub broken: usize,
@@ -67,7 +68,7 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs all files; what goes wrong with one does not keep the others from being run.
+/// Runs all files; an error in one does not stop the others.
 pub fn run_all(suite: &Suite, connect: &Connector<'_>) -> Verdict {
     let mut verdict = Verdict { files: suite.files.len(), ..Verdict::default() };
     for path in &suite.files {

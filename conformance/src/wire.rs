@@ -39,7 +39,7 @@ pub fn open_for(target: &str, wait: Duration) -> Result<Box<dyn Stream>> {
     Ok(Box::new(stream))
 }
 
-/// Opens a connection and says STARTUP.
+/// Opens a connection and performs STARTUP.
 ///
 /// # Errors
 /// As [`open`] and [`Client::start_as`].

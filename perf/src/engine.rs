@@ -26,7 +26,7 @@ use store::Store;
 
 use crate::{PLAIN, ask, execute_frame, fail, frame, prepared_id, write_frame};
 
-/// Uncompressed data of each shape when the command line says nothing.
+/// Default of the uncompressed data of each shape.
 const MB_DEFAULT: usize = 256;
 /// Files that are compacted: one fewer than the strategy compacts automatically.
 const FILES: usize = 3;
@@ -232,7 +232,7 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, mb: usize) {
     rt.request_stop();
 }
 
-/// Runs it with the words behind `engine`.
+/// Runs it with the words after `engine`.
 pub(crate) fn main(arguments: &[String], version: Option<SstableVersion>) -> ExitCode {
     let (workdir, mb) = match arguments {
         [workdir] => (workdir.clone(), MB_DEFAULT),

@@ -159,7 +159,7 @@ fn write_frame(id: &[u8], key: i64) -> Vec<u8> {
     frame(&Request::Execute { id, result_metadata_id: None, parameters })
 }
 
-/// Requests in, answers out: what is counted.
+/// Requests in, answers out: the measured code.
 #[inline(always)]
 fn through(connection: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
     let mut bytes = 0;
@@ -317,7 +317,7 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize, unprepared:
     rt.request_stop();
 }
 
-/// Takes `--sstable-version V` off the front of the command line.
+/// Removes `--sstable-version V` from the front of the command line.
 fn version_of(arguments: &mut Vec<String>) -> Option<SstableVersion> {
     if arguments.first().is_none_or(|first| first != "--sstable-version") {
         return None;

@@ -231,8 +231,8 @@ pub struct Scenario {
     pub auto_repair: bool,
     /// A node that starts again may have another number of shards.
     pub other_shards: bool,
-    /// The nodes that join are a datacenter of their own, which the keyspace asks for when all is
-    /// healed, and with some seeds no more after that.
+    /// The nodes that join are a datacenter of their own. The keyspace gets replicas there once all
+    /// is healed, and with some seeds loses them again after that.
     pub new_datacenter: bool,
     /// There is a table whose partitions are large enough to be sent as files.
     pub large: bool,

@@ -34,7 +34,7 @@ struct Names {
     probes: BTreeMap<String, Vec<String>>,
 }
 
-/// Whatever breaks the rules of names, a sentence each.
+/// Returns violations of the rules of names, a sentence each.
 pub fn violations(root: &Path) -> Result<Vec<String>> {
     let mut names = Names::default();
     for path in files::of_repository(root, &["rs"])? {

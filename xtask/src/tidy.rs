@@ -16,7 +16,7 @@ use crate::scan;
 use crate::structure;
 use crate::verification;
 
-/// Where the reference of settings is kept.
+/// Path of the reference of settings.
 pub const REFERENCE: &str = "docs/user/configuration.md";
 
 /// Changes settings when the configuration is read again.
@@ -133,7 +133,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("#[should_", "panic"), "a test states what is returned"),
 ];
 
-/// Checks everything; prints what is wrong; `true` when nothing is.
+/// Checks everything; prints violations; `true` when there are none.
 pub fn run(root: &Path) -> Result<bool> {
     let mut wrong: Vec<String> = Vec::new();
     let layers_text = fs::read_to_string(root.join("xtask/layers.toml"))
@@ -260,7 +260,7 @@ fn live(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Every block of unsafe code says why it is sound.
+/// Checks that every block of unsafe code has a comment on its soundness.
 fn safety(shown: &str, source: &str, code: &str, wrong: &mut Vec<String>) {
     let lines: Vec<&str> = source.lines().collect();
     for (at, line) in code.lines().enumerate() {
@@ -294,8 +294,8 @@ fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<
                 | "partitioner"
                 | "endpoint_snitch"
         );
-        // Those with one value only, with an accessor in `conf`, or that allow what is never done,
-        // need no reader of their own.
+        // Settings with one value only, with an accessor in `conf`, or that allow something never
+        // done, need no reader of their own.
         let read = scan::has_word(&code, &format!(".{name}"));
         if *status == conf::Status::Supported && !accessor && !read {
             wrong.push(format!(

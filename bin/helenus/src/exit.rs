@@ -1,4 +1,4 @@
-//! Exit codes. `docs/user/exit-codes.md` says the same to users.
+//! Exit codes. `docs/user/exit-codes.md` documents them for users.
 
 use membership::SubmitError;
 use membership::log::OpenError;
@@ -32,7 +32,7 @@ pub fn of_start(error: &StartError) -> u8 {
         StartError::Io(error) | StartError::Import(TakeoverError::Io(error)) => of_io(error),
         // Files of Cassandra that cannot be taken over as they are.
         StartError::Import(_) => DAMAGED,
-        // Whatever else stops a node is a failure of the moment: disk full, IO error, panic.
+        // Every other end of a node is a transient failure: disk full, IO error, panic.
         _ => FAILED,
     }
 }

@@ -75,13 +75,13 @@ fn cgroup_files(groups: &str) -> Vec<(String, &'static str)> {
     files
 }
 
-/// `None` for "max" and for version 1's way to say it (a number near 2^63).
+/// Parses a limit; `None` for "max" and for its form in version 1 (a number near 2^63).
 fn cgroup_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|n| *n < 1 << 62)
 }
 
-/// Raises the limit of open files to what is allowed without privileges; returns it. Files,
-/// SSTables and connections of a node need more than the 1,024 of a shell.
+/// Raises the limit of open files to the maximum without privileges; returns it. Files, SSTables
+/// and connections of a node need more than the 1,024 of a shell.
 pub fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

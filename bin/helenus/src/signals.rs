@@ -22,13 +22,13 @@ const SECOND_INTERRUPT_AFTER: Duration = Duration::from_secs(1);
 enum Reaction {
     /// Flush everything, then end.
     Drain,
-    /// End now, with what was acknowledged in the commit log.
+    /// End now; acknowledged writes are in the commit log.
     End,
     /// Read the configuration again.
     Reload,
     /// The node drains already.
     Wait,
-    /// Go on; the log names the signal.
+    /// Continue; the log names the signal.
     Ignore,
 }
 
@@ -88,8 +88,8 @@ impl Draining {
     }
 }
 
-/// Signals that would end the process and mean nothing here. SIGQUIT among them: Java prints its
-/// threads for it and goes on, and operators of Cassandra send it.
+/// Signals that would end the process and mean nothing here. SIGQUIT is among them: Java prints its
+/// threads on it and continues, and operators of Cassandra send it.
 const IGNORED: [(&str, Number); 8] = [
     ("SIGUSR1", Number::USR1),
     ("SIGUSR2", Number::USR2),
@@ -243,7 +243,7 @@ fn hangups_are_ignored() -> bool {
 mod tests {
     use super::*;
 
-    /// The reactions to signals, each so many milliseconds after the first.
+    /// Returns the reactions to signals, with their times in milliseconds after the first.
     fn reactions(signals: &[(u64, Caught)]) -> Vec<Reaction> {
         let start = Instant::now();
         let mut state = Draining::default();

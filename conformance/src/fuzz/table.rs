@@ -44,7 +44,7 @@ pub struct Column {
 pub struct Table {
     /// Its name.
     pub name: String,
-    /// Where timestamps come from.
+    /// Source of timestamps.
     pub mode: Mode,
     /// All columns: partition key, clustering, static, regular.
     pub columns: Vec<Column>,

@@ -17,10 +17,10 @@ pub enum Phase {
     Late,
 }
 
-/// A random statement that changes data.
+/// Returns a random statement that changes data.
 ///
-/// Counters that were deleted must not be changed again: Cassandra says that what comes of it is
-/// undefined, and it does go on from the value that its cache still has.
+/// Deleted counters must not be changed again: Cassandra documents the result as undefined, and it
+/// does continue from the value in its cache.
 pub fn statement(table: &Table, random: &mut Random, phase: Phase) -> Statement {
     let text = match random.below(100) {
         _ if table.mode == Mode::Counters && phase == Phase::Late => delete(table, random, true),
@@ -91,7 +91,7 @@ fn insert(table: &Table, random: &mut Random, may_state: bool) -> String {
     }
     let mut using = using(table, random, may_state, true);
     if !table.has_mortal_rows {
-        // The marker of a row lives as long as its cells at least.
+        // The marker of a row lives at least as long as its cells.
         for (short, long) in [("5", "200000"), ("40", "200001")] {
             using =
                 using.replace(&format!("TTL {}", number(short)), &format!("TTL {}", number(long)));
@@ -482,7 +482,7 @@ pub fn damage(text: &str, random: &mut Random) -> String {
             let copy = words.get(other).cloned().unwrap_or_default();
             words.insert(at, copy);
         }
-        // Where a cut uuid is wrong Cassandra's lexer says in a way of its own.
+        // For a truncated uuid, Cassandra's lexer reports the error position differently.
         _ => {
             if let Some(word) = words.get_mut(at)
                 && word.matches('-').count() < 3

@@ -13,7 +13,7 @@ const ELEMENTS: u64 = 4;
 /// Slots of one operation: columns times elements.
 const SLOTS: u64 = 64;
 
-/// An end of a slice: the value of the column behind the prefix.
+/// An end of a slice: the value of the column after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Number of the value.
@@ -300,7 +300,8 @@ fn assigned(table: &Table, column: usize, change: &Change) -> String {
     }
 }
 
-/// The numbers in a frozen list: the value's, and as many more as it says itself.
+/// Returns the numbers in a frozen list: the value's, and further ones, whose count follows from
+/// the number.
 pub fn frozen(number: u64) -> impl Iterator<Item = u64> {
     (0..=number % 3).map(move |step| number + step)
 }

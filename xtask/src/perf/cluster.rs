@@ -165,7 +165,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
             run.load(&mut all, WORKLOADS, "128 in flight, three nodes, RF 3", &mut report)?;
             report.write(&home)?;
         }
-        // A part of `load`, for who changes only that.
+        // A part of `load`, for changes that affect only that.
         if run.settings.has("lwt") && !run.settings.has("load") {
             run.load(&mut all, &[LWT], "128 in flight, three nodes, RF 3", &mut report)?;
             report.write(&home)?;

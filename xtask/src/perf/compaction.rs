@@ -274,7 +274,7 @@ impl Bench<'_> {
 }
 
 fn sync() {
-    // Where there is no such command, the counts miss what is written later.
+    // Without this command, the counts miss later writes.
     let _ = Command::new("sync").stderr(Stdio::null()).status();
 }
 
@@ -294,7 +294,7 @@ fn requests() -> Result<[u64; 2]> {
         else {
             continue;
         };
-        // Whole disks: partitions and what lies above them would count twice.
+        // Whole disks only: partitions and layers above would count twice.
         if Path::new("/sys/block").join(name).join("device").exists() {
             sum[0] += reads.parse::<u64>()?;
             sum[1] += writes.parse::<u64>()?;
@@ -313,7 +313,7 @@ fn calls(pid: u32) -> Result<[u64; 2]> {
     Ok([field("syscr:")?, field("syscw:")?])
 }
 
-/// The same when it has not changed for a while: files that are not needed any more go late.
+/// The same once it has not changed for a while: unneeded files are removed late.
 fn settled_bytes_below(directory: &Path) -> Result<u64> {
     let mut bytes = bytes_below(directory)?;
     for _ in 0..30 {

@@ -71,7 +71,7 @@ pub fn prepare(target: &dyn Target) -> Result<()> {
     client.query(FIRST)
 }
 
-/// Lets so many clients update the row for a time.
+/// Lets that many clients update the row for a time.
 pub fn run(target: &dyn Target, clients: usize, length: Duration) -> Result<Contended> {
     let mut ready = Vec::new();
     for (address, _) in target.addresses().iter().cycle().zip(0..clients) {

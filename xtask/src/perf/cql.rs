@@ -102,7 +102,7 @@ impl Client {
         self.query_at(statement, Level::One)
     }
 
-    /// Runs a write that may be refused for a while, as more than a flush keeps up with is.
+    /// Runs a write that may be refused for a while, when flushes do not keep up.
     pub fn write_patiently(&mut self, statement: &str) -> Result<()> {
         self.write_patiently_at(statement, Level::One)
     }

@@ -1,4 +1,4 @@
-//! The load generator `latte` and what it reports.
+//! The load generator `latte` and its reports.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,7 @@ impl Latte {
         self.run_from(workload, target, 0, rows, length, rate)
     }
 
-    /// The same; what is inserted begins at the row `first` (of "standard1").
+    /// The same; inserts begin at the row `first` (of "standard1").
     pub fn run_from(
         &self,
         workload: &Workload,

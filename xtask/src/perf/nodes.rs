@@ -16,8 +16,8 @@ const STORAGE_PORT: u16 = 19144;
 const API_PORT: u16 = 19143;
 /// Longest wait until all nodes write to all nodes.
 const TOGETHER_MAX: Duration = Duration::from_secs(120);
-/// Longest wait until they have nothing to do, how often that is looked at, and CPU in that time that counts
-/// as nothing.
+/// Longest wait until they are idle, the interval of polls, and the CPU in that time that counts as
+/// idle.
 const QUIET_MAX: Duration = Duration::from_secs(60);
 const QUIET_EVERY: Duration = Duration::from_millis(500);
 const QUIET_CPU_S: f64 = 0.1;
@@ -170,9 +170,9 @@ impl Nodes {
         self.servers.iter_mut().try_for_each(Server::pause)
     }
 
-    /// Lets them go on and waits until they take each other for alive.
+    /// Resumes them and waits until they consider each other alive.
     pub fn resume(&mut self) -> Result<()> {
-        // All before one of them is asked: they may need each other for an answer.
+        // All before one of them is used: they may need each other for an answer.
         self.servers.iter_mut().try_for_each(Server::go_on)?;
         self.servers.iter_mut().try_for_each(Server::resume)?;
         self.await_each_other()

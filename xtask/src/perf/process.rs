@@ -1,5 +1,5 @@
 //! Servers as processes: start, measure, pause, stop. All end with this program: a server that is
-//! dropped is killed, and the kernel kills what is left when this program is.
+//! dropped is killed, and the kernel kills the rest when this program is killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,10 +75,10 @@ pub fn build_helenus(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `nodetool` on the Helenus that is alone.
+/// Runs `nodetool` on the single Helenus.
 ///
 /// # Errors
-/// What it said, when it failed.
+/// Its output, if it failed.
 pub fn nodetool(root: &Path, words: &[&str]) -> Result<()> {
     let output = Command::new(helenus_binary(root))
         .args(["nodetool", "-p", HELENUS_API_PORT])
@@ -96,7 +96,7 @@ pub fn helenus_data(home: &Path) -> PathBuf {
     home.join("helenus-data")
 }
 
-/// A command that the kernel kills when this program ends, whatever ends it. Without `setpriv`
+/// Returns a command that the kernel kills when this program ends for any reason. Without `setpriv`
 /// (util-linux) the plain command: an interrupt from the terminal still reaches it.
 pub fn bound(program: &Path) -> Command {
     let has_setpriv = Command::new("setpriv")
@@ -229,14 +229,14 @@ impl Server {
         Ok(())
     }
 
-    /// Holds the process while another one is measured, so that it takes no CPU.
+    /// Pauses the process while another one is measured, so that it takes no CPU.
     pub fn pause(&mut self) -> Result<()> {
         self.signal("-STOP")?;
         self.paused = true;
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn go_on(&mut self) -> Result<()> {
         if std::mem::take(&mut self.paused) {
             self.signal("-CONT")?;
@@ -244,7 +244,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets it go on and waits until it answers.
+    /// Resumes it and waits until it answers.
     pub fn resume(&mut self) -> Result<()> {
         self.go_on()?;
         let begun = Instant::now();

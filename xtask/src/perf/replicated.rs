@@ -22,7 +22,7 @@ use super::process::{self, Target};
 const WORKLOADS: [(&str, &str); 3] =
     [("QUORUM write", "insert"), ("QUORUM read", "read"), ("INSERT IF NOT EXISTS", "insert-new")];
 const COUNTED: [&str; 3] = ["instructions:u", "instructions:k", "raw_syscalls:sys_enter"];
-/// So many times fewer conditional inserts are made.
+/// Divisor of the number of conditional inserts.
 const CONDITIONAL_SHARE: u64 = 10;
 /// Group that `perf probe` gives to probes of this binary.
 const PROBES: &str = "probe_helenus";

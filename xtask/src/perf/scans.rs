@@ -24,7 +24,8 @@ const GROUPS: u64 = 100;
 const BATCH_ROWS: u64 = 100;
 /// Runs of Cassandra for one of ours: its compiler needs them, its lowest counts.
 pub const WARM_RUNS: u32 = 4;
-/// A run asks again until it has taken so much CPU, whose clock has steps of 10 ms in each process.
+/// A run repeats its statement until it has used this much CPU, whose clock has steps of 10 ms in
+/// each process.
 const RUN_CPU_S: f64 = 0.2;
 /// But not more often.
 const RUN_ASKS_MAX: u32 = 50;
@@ -37,9 +38,9 @@ pub struct Scan {
     statement: &'static str,
     /// Cassandra's CPU over ours is to be at least this.
     pub goal: f64,
-    /// Rows that it answers, of so many in the table.
+    /// Number of result rows, for a number of rows in the table.
     rows: fn(u64) -> u64,
-    /// First column of a row that is right, of so many rows in the table.
+    /// Correct first column of a row, for a number of rows in the table.
     first: fn(u64, &[&[u8]]) -> Option<i64>,
     /// Sum of the first columns of all rows.
     sum: fn(u64) -> i64,

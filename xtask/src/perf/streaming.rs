@@ -1,8 +1,8 @@
-//! `perf streaming`: how quickly one node copies a table from another one, as whole files and as
-//! rows, and what it costs each side; beside it the same files over a plain socket.
+//! `perf streaming`: speed of a copy of a table from one node to another one, as whole files and as
+//! rows, and its cost on each side; for comparison the same files over a plain socket.
 //!
-//! The second node joins without data; `nodetool rebuild` makes it fetch what it owns, which is
-//! everything. Nothing limits the rate. CPU is user and system time of the processes; of the plain
+//! The second node joins without data; `nodetool rebuild` makes it fetch its data, which is
+//! everything. Nothing limits the rate. CPU is user and system time of the processes; for the plain
 //! copy that of its two threads.
 
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ const VALUE_BYTES_WHOLE: u64 = 200;
 struct Took {
     mb: f64,
     seconds: f64,
-    /// CPU seconds of who gives and who takes.
+    /// CPU seconds of the sender and the receiver.
     source: f64,
     target: f64,
 }
@@ -149,7 +149,7 @@ fn rebuilt(mut pair: Pair, as_files: bool) -> Result<Took> {
         pair.nodetool(2, &["rebuild", "-ks", keyspace])?;
         Ok::<_, anyhow::Error>(begun.elapsed().as_secs_f64())
     };
-    // A rebuild first waits as long as a write may be under way, whatever there is to fetch.
+    // A rebuild first waits for the longest duration of a write, even if there is nothing to fetch.
     // The first one waits for gossip too.
     timed("system_traces")?;
     let pause = timed("system_traces")?;

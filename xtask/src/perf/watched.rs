@@ -1,4 +1,4 @@
-//! Reads through all pages, with the server's memory looked at after each.
+//! Reads through all pages, with the server's memory measured after each.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub struct Watched {
     pub peak: f64,
 }
 
-/// Reads everything that a statement gives.
+/// Reads all rows of a statement.
 ///
 /// # Errors
 /// The statement fails, or takes longer than an hour for a page.

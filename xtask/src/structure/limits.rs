@@ -152,7 +152,7 @@ impl Exceptions {
         Self { lines }
     }
 
-    /// A sentence for whatever is above its limit and its line.
+    /// Returns a sentence for everything above its limit and its line.
     pub fn violations(&self, findings: &Findings) -> Vec<String> {
         let mut wrong = Vec::new();
         for rule in RULES {

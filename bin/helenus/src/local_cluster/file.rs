@@ -22,7 +22,7 @@ pub struct ClusterFile {
     pub name: String,
     /// Shards of each node.
     pub smp: u16,
-    /// Memory of each node, as `--memory` takes it.
+    /// Memory of each node, as `--memory` accepts it.
     pub memory: String,
     /// Further options of all nodes.
     pub options: Vec<String>,
@@ -163,7 +163,7 @@ impl ClusterDir {
         Ok(Some(file))
     }
 
-    /// Keeps it, whole or not at all.
+    /// Saves it atomically.
     pub fn save(&self, file: &ClusterFile) -> Result<(), Failure> {
         let path = self.path.join(NAME);
         let written = || -> io::Result<()> {

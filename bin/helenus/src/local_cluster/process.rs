@@ -1,7 +1,7 @@
 //! Processes that outlive the command that started them.
 //!
-//! A number alone would name another process some day: with it stands when the process began, and
-//! both are looked at again before every signal.
+//! A number alone would identify another process some day. It is stored with the process's start
+//! time, and both are checked before every signal.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ const TAIL_BYTES_MAX: u64 = 1 << 20;
 pub struct Identity {
     /// Its number.
     pub pid: u32,
-    /// When it began, as the system says it: of one number there is only one such process.
+    /// Start time in the system's form: number and start time together are unique.
     pub began: String,
 }
 

@@ -79,7 +79,8 @@ pub fn start(arguments: Arguments) -> Result<u8, Failure> {
         }
         None => {
             let file = plan(&arguments, resources::cores(), resources::memory_default())?;
-            // Before anything is kept: what cannot be made can then be asked for in another way.
+            // Before anything is saved: an impossible cluster can then be requested with other
+            // options.
             check_addresses(&file.nodes)?;
             dir.save(&file)?;
             file
@@ -289,8 +290,8 @@ pub(super) fn start_nodes(
     Ok(())
 }
 
-/// Starts an empty node that takes the place of one that does not run. The old one's files are kept
-/// until the next time, also when the start has to be tried again.
+/// Starts an empty node that replaces one that does not run. The old one's files are kept until the
+/// next time, even if the start has to be retried.
 pub(super) fn replace_node(
     dir: &ClusterDir,
     file: &mut ClusterFile,
@@ -459,7 +460,7 @@ fn give_up(dir: &ClusterDir, file: &mut ClusterFile, mut begun: Vec<Begun>) -> R
     use process::Signal;
     let tell = |file: &ClusterFile, number: u16, signal| {
         let process = file.node(number).and_then(|n| n.process.as_ref());
-        // One that has ended is what is wanted.
+        // One that has ended has the wanted state.
         let _ = process.map(|p| p.signal(signal));
     };
     for node in &begun {
@@ -467,7 +468,7 @@ fn give_up(dir: &ClusterDir, file: &mut ClusterFile, mut begun: Vec<Begun>) -> R
     }
     let deadline = Instant::now() + Duration::from_secs(15);
     loop {
-        // Asked for its end, a child leaves the table of processes.
+        // Reaping a child removes it from the table of processes.
         begun.retain_mut(|n| matches!(n.child.try_wait(), Ok(None)));
         if begun.is_empty() || Instant::now() >= deadline {
             break;

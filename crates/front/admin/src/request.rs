@@ -3,7 +3,6 @@
 //! Owns: [`AdminRequest`] and [`AdminReply`], which no client sees. Never: JSON. Parameters of
 //! requests are types of this module or of [`crate::model`], whose version 1 is the only one. A
 //! second version of the API would convert its types into these requests at its routes.
-//! convert its types into these requests at its routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

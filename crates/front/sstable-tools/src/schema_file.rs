@@ -181,7 +181,6 @@ pub(super) fn table(schema: &Schema, name: Option<&str>) -> Result<Arc<Table>, S
 ///
 /// # Errors
 /// As [`table`].
-/// As [`table`].
 pub(super) fn table_of(
     schema: &Schema,
     name: Option<&str>,

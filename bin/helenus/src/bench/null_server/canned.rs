@@ -1,10 +1,10 @@
-//! Canned answers: rows of the shape that a statement names, made once per statement.
+//! Canned answers: rows of the shape that a statement names, built once per statement.
 //!
-//! Owns: which statements have an answer. Columns have their types by name, as the workloads below
-//! `perf/workloads` and `helenus bench` name them; a SELECT has as many rows as its LIMIT says, one
-//! without it. What drivers ask at connect (`system.local`, `system.peers*`, `system_schema.*`) has
-//! answers from a fixed table: one node, no peers, no tables. Everything else that changes
-//! something is answered by void. Never: keeps anything that was written.
+//! Owns: the statements that have an answer. Columns have their types by name, as the workloads
+//! below `perf/workloads` and `helenus bench` name them; a SELECT returns as many rows as its
+//! LIMIT, one without it. Drivers' requests at connect (`system.local`, `system.peers*`,
+//! `system_schema.*`) have answers from a fixed table: one node, no peers, no tables. Every other
+//! statement that changes data is answered by void. Never: stores written data.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};

@@ -104,7 +104,7 @@ impl Connection {
                 }
             }
             if let Some(version) = self.core.started.take() {
-                // READY still goes out in the old framing.
+                // READY is still sent in the old framing.
                 self.core.flush();
                 self.core.closing |= self.decoder.start(version, None).is_err();
                 self.core.segmented = version.has_segments();
