@@ -27,8 +27,8 @@ enum Harm {
     Lose,
 }
 
-/// Returns true if a component is certainly damaged. Without its TOC.txt a file was never complete:
-/// that is no damage but an interrupted write.
+/// Returns true if this harm to a component counts as damage. Without its TOC.txt a file was never
+/// complete: that is no damage but an interrupted write.
 fn is_damage(component: &str, harm: Harm) -> bool {
     component != "TOC.txt" || harm != Harm::Lose
 }

@@ -363,7 +363,7 @@ cluster_commands! {
         value: String,
     } as given
         = CommandRow::new("set_setting", Scope::Shard, Class::Changes), "changing a setting";
-    /// Traces requests without the client's request.
+    /// Traces a random share of the requests that ask for no trace.
     SetTraceProbability {
         /// Traced requests per million.
         per_million: u32,
