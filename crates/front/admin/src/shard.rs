@@ -77,7 +77,7 @@ fn or_failed<T>(result: Result<T, ActionError>, reply: fn(T) -> AdminReply) -> A
 }
 
 impl Served {
-    /// Answers a question at once; returns a command, which takes longer, as `Err`.
+    /// Answers a question at once; gives a command back, which takes longer.
     fn answer(&self, request: AdminRequest) -> Result<AdminReply, AdminRequest> {
         Ok(match request {
             AdminRequest::Node => AdminReply::Node(Box::new(self.node())),
