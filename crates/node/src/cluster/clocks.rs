@@ -1,9 +1,9 @@
 //! Wrong clocks: logged and reported to the other nodes; lightweight transactions avoid the nodes
 //! that have them.
 //!
-//! Messaging measures the clocks of all nodes that this one pings; shard 0 pings all. A node whose
-//! clock differs from all others reports that by gossip: no peer lets it propose, and it lets
-//! others propose.
+//! Messaging measures the clocks of all nodes that this one pings; shard 0 pings all. If more peers
+//! agree with each other than with this node, its clock is wrong, and it reports that by gossip: no
+//! peer lets it propose, and it lets others propose.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
