@@ -2,9 +2,9 @@
 
 use anyhow::{Result, anyhow};
 
-/// Reads big-endian fields; every read checks what is left.
+/// Reads big-endian fields; every read checks the remaining length.
 pub struct Cursor<'a> {
-    /// What was not read yet.
+    /// Unread bytes.
     pub rest: &'a [u8],
 }
 

@@ -19,7 +19,7 @@ const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 pub use blocking_client::Transport as Stream;
 
-/// What a server answered.
+/// Answer of a server.
 #[derive(Debug)]
 pub enum Answer {
     /// RESULT Void.
@@ -119,7 +119,7 @@ pub struct Parameters {
     pub skip_metadata: bool,
     /// Rows per page.
     pub page_size: Option<i32>,
-    /// Where to go on.
+    /// Position to continue at.
     pub paging_state: Option<Vec<u8>>,
     /// Client timestamp in microseconds.
     pub timestamp: Option<i64>,
@@ -152,10 +152,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Says STARTUP on a fresh stream and waits for READY.
+    /// Performs STARTUP on a fresh stream and waits for READY.
     ///
     /// # Errors
-    /// The stream fails, or the server wants something else than READY.
+    /// The stream fails, or the server answers other than READY.
     pub fn start(stream: Box<dyn Stream>, version: u8) -> Result<Self> {
         match Self::start_as(stream, version, None)? {
             Ok(client) => Ok(client),
@@ -163,8 +163,8 @@ impl Client {
         }
     }
 
-    /// The same, with a name and a password for a server that asks for them. The inner error is what
-    /// the server says to them.
+    /// The same, with a name and a password for a server that requires them. The inner error is the
+    /// server's refusal.
     ///
     /// # Errors
     /// As `start`.

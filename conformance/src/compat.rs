@@ -95,7 +95,7 @@ pub fn insert(document: &str, part: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}\n{part}\n{END}{after}"))
 }
 
-/// What was sent, in one line.
+/// Returns the sent statements in one line.
 fn statement(block: &Block) -> String {
     let is_sent = |line: &&String| !line.starts_with('@') || line.starts_with("@bind");
     let sent: Vec<&str> = block
@@ -124,7 +124,7 @@ fn answers(block: &Block) -> (String, String) {
     }
 }
 
-/// What an answer is that lacks this line of the other.
+/// Describes an answer that lacks this line of the other.
 fn without(line: &str) -> &'static str {
     match line.chars().next() {
         Some('|') => "without that row",

@@ -24,7 +24,7 @@ struct Case {
     error: Option<String>,
 }
 
-/// One line of spaces, in lower case, with nothing at its end that says nothing.
+/// Normalises a text: one line, single spaces, lower case, signs apart, no semicolon at the end.
 fn plain(text: &str) -> String {
     let spaced: String = text
         .replace("..", " .. ")
@@ -40,8 +40,8 @@ fn plain(text: &str) -> String {
     words.join(" ").to_lowercase().trim_end_matches(';').trim_end().to_owned()
 }
 
-/// Whether a statement has a form. `…` stands for anything but nothing; without one at its end the form
-/// may go on.
+/// Returns true if a statement has a form. `…` stands for any text; at the end of the form it must
+/// not be empty. A form without `…` at its end also matches longer statements.
 fn fits(form: &str, text: &str) -> bool {
     let mut parts = form.split('…').map(str::trim);
     let Some(first) = parts.next() else { return false };

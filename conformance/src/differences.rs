@@ -1,8 +1,8 @@
-//! The list of differences: in what we answer otherwise than Cassandra, and why.
+//! The list of differences between our answers and Cassandra's, with reasons.
 //!
-//! Owns the names and reasons (`differences.txt`). The statements that differ are in the cases: a line
-//! `~ NAME` behind the recorded answer, and our answer in lines that begin with `~`. So a difference is
-//! held as exactly as an agreement, and one that is gone is found.
+//! Owns the names and reasons (`differences.txt`). The statements that differ are in the cases: a
+//! line `~ NAME` after the recorded answer, and our answer in lines that begin with `~`. So a
+//! difference is checked as exactly as an agreement, and one that has disappeared is found.
 
 use anyhow::{Result, bail};
 
@@ -12,11 +12,11 @@ pub const FILE: &str = "differences.txt";
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// What the cases call it.
+    /// Name in the cases.
     pub name: String,
     /// Heading that it stands below.
     pub area: String,
-    /// What differs and why, for a reader.
+    /// Description of the difference and its cause, for a reader.
     pub reason: String,
 }
 
@@ -61,7 +61,7 @@ impl Reasons {
         &self.0
     }
 
-    /// Whether there is a difference of that name.
+    /// Returns true if there is a difference of that name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|reason| reason.name == name)

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 pub struct File {
     /// The protocol version that the file asks for with `@protocol N` before the first block.
     pub protocol: Option<u8>,
-    /// Whom the file logs in as with `@user NAME PASSWORD` before the first block.
+    /// User and password for the login, from `@user NAME PASSWORD` before the first block.
     pub user: Option<(String, String)>,
     /// Comments and statements in the order of the file.
     pub items: Vec<Item>,
@@ -19,13 +19,13 @@ pub struct File {
 /// A comment, a blank line or a block.
 #[derive(Debug)]
 pub enum Item {
-    /// Kept as it is.
+    /// Retained verbatim.
     Text(String),
-    /// A statement with what it must answer.
+    /// A statement with its expected answer.
     Block(Box<Block>),
 }
 
-/// What a block does.
+/// Action of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `> CQL`: QUERY, or PREPARE and EXECUTE when there is a `@bind`.
@@ -43,7 +43,7 @@ pub enum Action {
 /// Options of one block, written as `@name value` lines above it.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `@unordered`: rows are compared as a multiset (a scan comes in token order anyway).
+    /// `@unordered`: rows are compared as a multiset (a scan is in token order anyway).
     pub unordered: bool,
     /// `@page-size N`: all pages are fetched; `+ page` stands between two of them.
     pub page_size: Option<i32>,
@@ -85,11 +85,11 @@ pub struct Block {
     pub source: Vec<String>,
     /// Parsed `@` lines.
     pub options: Options,
-    /// What is sent.
+    /// Message to send.
     pub action: Action,
     /// Expected lines; empty when nothing was recorded yet.
     pub expected: Vec<String>,
-    /// Our answer, where it is another one: `~ NAME`, then our lines behind a `~` each.
+    /// Our answer, if it differs: `~ NAME`, then our lines, each after a `~`.
     pub differs: Option<Differs>,
 }
 

@@ -100,7 +100,7 @@ fn run_all(options: Options) -> Result<bool> {
     let suite = Suite { files, prefix, mode };
     let verdict = suite::run_all(&suite, &|version, user| wire::connect(&target, version, user));
     verdict.messages.iter().for_each(|line| println!("{line}"));
-    // What is wrong beside statements counts as failed, so that the last line says all.
+    // Other errors count as failed statements, so that the last line has everything.
     let passed = verdict.checked - verdict.failed - verdict.known;
     let (failed, known) = (verdict.failed + verdict.broken, verdict.known);
     println!(

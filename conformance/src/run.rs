@@ -17,7 +17,7 @@ use crate::value::{Column, encode_all, quote, render};
 /// Pages of one statement that are fetched at most.
 const PAGES_MAX: usize = 10_000;
 
-/// A block whose answer is not the expected one.
+/// A block with an unexpected answer.
 #[derive(Debug)]
 pub struct Difference {
     /// Line of the statement in the file.
@@ -31,7 +31,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// For a reader: where, what was sent, the lines that are only expected and those only got.
+    /// Returns lines for a reader: position, statement, the lines that only the expected answer has
+    /// and those that only the actual one has.
     #[must_use]
     pub fn lines(&self, path: &Path) -> Vec<String> {
         let mut lines = vec![format!("  {}:{}", path.display(), self.line)];
@@ -46,27 +47,28 @@ impl Difference {
     }
 }
 
-/// What running a file gave.
+/// Results of one file.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Blocks that were compared.
     pub checked: usize,
-    /// Those whose answer is neither Cassandra's nor the one that is named as ours.
+    /// Those whose answer is neither Cassandra's nor our documented one.
     pub differences: Vec<Difference>,
-    /// How many answer as is named as ours.
+    /// Number of answers that match our documented ones.
     pub known: usize,
     /// Lines of blocks that answer as Cassandra, though another answer is named as ours.
     pub outlived: Vec<usize>,
 }
 
-/// Whether answers are compared with the file or written into it.
+/// Mode of a run: compare answers with the file or write them into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Compare.
     Check,
     /// Replace the expected lines: for a real Cassandra.
     Record,
-    /// Replace our answers where a difference is named; it is gone where there is none any more.
+    /// Replace our answers where a difference is named; a difference that has disappeared is
+    /// removed.
     RecordOurs,
 }
 
@@ -144,11 +146,11 @@ pub fn run(file: &mut File, connect: &Connect<'_>, keyspace: &str, mode: Mode) -
 
 /// Refuses a text that could change a system keyspace.
 ///
-/// The server may be shared, and a real Cassandra does take TRUNCATE, INSERT, UPDATE and DELETE on
-/// `system` and `system_schema` tables: after that drivers no longer connect and it does not
-/// restart. Statements that a server is expected to refuse are kept out too, because one that does
-/// not refuse them would be damaged. Nothing is stored in the virtual keyspaces, and a type more does
-/// no harm, so these may be named.
+/// The server may be shared, and a real Cassandra does accept TRUNCATE, INSERT, UPDATE and DELETE
+/// on `system` and `system_schema` tables: after that drivers no longer connect and it does not
+/// restart. Statements that a server is expected to refuse are rejected here too, because a server
+/// that accepts them would be damaged. Nothing is stored in the virtual keyspaces, and a further
+/// type does no harm, so these may be named.
 ///
 /// # Errors
 /// The text is not a plain read and names a system keyspace.
@@ -192,7 +194,7 @@ fn must(client: &mut Client, cql: &str) -> Result<()> {
     }
 }
 
-/// A connection, or what the server says instead.
+/// A connection, or the server's refusal.
 pub type Connected = std::result::Result<Client, ServerError>;
 
 /// Makes a connection, as a user when one is given; the inner error is the server's answer to it.
@@ -441,7 +443,7 @@ fn next_page(response: &Response) -> Option<Vec<u8>> {
     }
 }
 
-/// `= error CODE "message" field=value`; of a syntax error only the place is kept.
+/// Formats `= error CODE "message" field=value`; for a syntax error only the position is retained.
 fn error_line(error: &ServerError) -> String {
     let code = match error.code {
         0x0000 => "SERVER_ERROR",

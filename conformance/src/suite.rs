@@ -1,7 +1,8 @@
-//! Runs files one by one and tells their differences apart, whatever the connections are made of.
+//! Runs files one by one and compares their answers, independent of the kind of connection.
 //!
-//! Owns the order of the files, the names of their keyspaces and the verdict. Never opens a connection:
-//! who runs it says how (`wire` over TCP, the simulator inside one process), so both are judged alike.
+//! Owns the order of the files, the names of their keyspaces and the verdict. Never opens a
+//! connection: the caller provides it (`wire` over TCP, the simulator inside one process), so both
+//! are judged alike.
 
 use std::path::{Path, PathBuf};
 
@@ -13,16 +14,16 @@ use crate::run::{Connected, Mode, Report, run};
 /// Makes a connection of a protocol version, as a user when one is given.
 pub type Connector<'a> = dyn Fn(u8, Option<(&str, &str)>) -> Result<Connected> + 'a;
 
-/// What the files gave together.
+/// Results of all files together.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Files that were tried.
     pub files: usize,
     /// Statements that were compared.
     pub checked: usize,
-    /// Those whose answer is neither Cassandra's nor the one named as ours.
+    /// Those whose answer is neither Cassandra's nor our documented one.
     pub failed: usize,
-    /// Those that answer as is named as ours.
+    /// Those that match our documented answers.
     pub known: usize,
     /// Files that could not be run to their end, and differences that are gone.
     pub broken: usize,
@@ -31,7 +32,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
+    /// Returns true if nothing failed.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failed == 0 && self.broken == 0
@@ -67,7 +68,7 @@ pub fn expand(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs all files; what goes wrong with one does not keep the others from being run.
+/// Runs all files; an error in one does not stop the others.
 pub fn run_all(suite: &Suite, connect: &Connector<'_>) -> Verdict {
     let mut verdict = Verdict { files: suite.files.len(), ..Verdict::default() };
     for path in &suite.files {

@@ -1,7 +1,7 @@
-//! The texts of errors that the classes of Cassandra have, and which of them a case shows.
+//! Error texts of Cassandra's classes, and the cases that show them.
 //!
-//! Owns: the list (`error-texts.txt`) and its part of the page of coverage. A text has a case, or the
-//! list says why it has none; a text that got a case must leave its reason. Never: a server.
+//! Owns: the list (`error-texts.txt`) and its part of the page of coverage. A text has a case, or
+//! the list has the reason why not; a text that got a case must lose its reason. Never: a server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -63,7 +63,7 @@ pub fn message_of(line: &str) -> Option<String> {
     Some(if escaped { text.replace("\\\"", "\"") } else { text })
 }
 
-/// Whether a message has the parts of a text, in their order.
+/// Returns true if a message has the parts of a text, in their order.
 #[must_use]
 pub fn shows(message: &str, text: &str) -> bool {
     let mut rest = message;

@@ -16,7 +16,7 @@ pub const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Opens a connection to `HOST:PORT`.
 ///
 /// # Errors
-/// There is no such address, or nobody answers there.
+/// There is no such address, or no server answers there.
 pub fn open(target: &str) -> Result<Box<dyn Stream>> {
     open_for(target, ANSWER_MAX)
 }
@@ -39,7 +39,7 @@ pub fn open_for(target: &str, wait: Duration) -> Result<Box<dyn Stream>> {
     Ok(Box::new(stream))
 }
 
-/// Opens a connection and says STARTUP.
+/// Opens a connection and performs STARTUP.
 ///
 /// # Errors
 /// As [`open`] and [`Client::start_as`].

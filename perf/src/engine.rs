@@ -3,10 +3,10 @@
 //!
 //! A node of one shard, without background flushes (its memory is large) and without a throttle of
 //! compactions. For each shape of rows: three times a third of the data is written through a
-//! connection and flushed, which is measured, then the three files, which overlap everywhere, are
-//! compacted into one, which is measured too. MB are 10^6 bytes of uncompressed data as they lie in
-//! Data.db before compression; CPU is user and system time of the whole process, its threads for
-//! files included.
+//! connection and flushed, which is measured. Then the three files, which overlap everywhere, are
+//! compacted into one, which is measured too. MB are 10^6 bytes of uncompressed data, in the form
+//! of Data.db before compression. CPU is user and system time of the whole process, including its
+//! threads for files.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -26,11 +26,11 @@ use store::Store;
 
 use crate::{PLAIN, ask, execute_frame, fail, frame, prepared_id, write_frame};
 
-/// Uncompressed data of each shape when the command line says nothing.
+/// Default of the uncompressed data of each shape.
 const MB_DEFAULT: usize = 256;
-/// Files that are compacted: one fewer than the strategy takes by itself.
+/// Files that are compacted: one fewer than the strategy compacts automatically.
 const FILES: usize = 3;
-/// Memory of the node: a flush begins by itself at 13 % of it.
+/// Memory of the node: a flush begins automatically at 13 % of it.
 const MEMORY: u64 = 32 << 30;
 /// Rows of a partition of the 40-byte rows.
 const ROWS_PER_SENSOR: usize = 1_000;
@@ -232,7 +232,7 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, mb: usize) {
     rt.request_stop();
 }
 
-/// Runs it with the words behind `engine`.
+/// Runs it with the words after `engine`.
 pub(crate) fn main(arguments: &[String], version: Option<SstableVersion>) -> ExitCode {
     let (workdir, mb) = match arguments {
         [workdir] => (workdir.clone(), MB_DEFAULT),
@@ -255,7 +255,7 @@ pub(crate) fn main(arguments: &[String], version: Option<SstableVersion>) -> Exi
         start_native_transport: false,
         compaction_throughput: DataRate(0),
         sstable_version: version,
-        // Any free one: nobody asks.
+        // Any free port: it is not used.
         api_port: 0,
         ..Options::default()
     };

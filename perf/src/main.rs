@@ -1,4 +1,4 @@
-//! What one request costs inside the process, without sockets.
+//! Cost of one request inside the process, without sockets.
 //!
 //! A node of one shard is started on a directory of its own; frames go through the code of a
 //! connection. Each measured section is a function of its own, so that `valgrind --tool=callgrind
@@ -159,7 +159,7 @@ fn write_frame(id: &[u8], key: i64) -> Vec<u8> {
     frame(&Request::Execute { id, result_metadata_id: None, parameters })
 }
 
-/// Requests in, answers out: what is counted.
+/// Requests in, answers out: the measured code.
 #[inline(always)]
 fn through(connection: &mut Connection, frames: &[Vec<u8>], cx: &mut Context<'_>) -> usize {
     let mut bytes = 0;
@@ -317,7 +317,7 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize, unprepared:
     rt.request_stop();
 }
 
-/// Takes `--sstable-version V` off the front of the command line.
+/// Removes `--sstable-version V` from the front of the command line.
 fn version_of(arguments: &mut Vec<String>) -> Option<SstableVersion> {
     if arguments.first().is_none_or(|first| first != "--sstable-version") {
         return None;
@@ -361,7 +361,7 @@ fn main() -> ExitCode {
         memory: Some(MemorySize(1 << 30)),
         start_native_transport: false,
         sstable_version: version,
-        // Any free one: nobody asks.
+        // Any free port: it is not used.
         api_port: 0,
         ..Options::default()
     };

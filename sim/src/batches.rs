@@ -1,9 +1,9 @@
 //! Scenario: clients write logged batches over several partitions and tables while the node is
-//! killed, loses power, or its clients vanish; after every restart each batch is there whole or not
-//! at all, and every acknowledged one is there.
+//! killed, loses power, or its clients vanish. After every restart each batch is present as a whole
+//! or not at all, and every acknowledged one is present.
 //!
-//! A power cut in periodic mode promises nothing of what was not synced yet, so there the checker
-//! only demands that what is there was sent.
+//! A power cut in periodic mode may lose unsynced writes, so there the checker only demands that
+//! every row found was sent.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,14 +24,14 @@ use crate::report::Report;
 /// Writers at the same time.
 const WRITERS: usize = 4;
 
-/// What happens to the batches that are under way.
+/// Fault that hits the batches in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
     /// The node gets SIGKILL.
     Kill,
-    /// The node's power goes.
+    /// The node loses power.
     PowerCut,
-    /// The clients vanish; the node goes on.
+    /// The clients vanish; the node keeps running.
     ClientsVanish,
 }
 
@@ -44,7 +44,7 @@ pub struct Plan {
     pub shards: u16,
     /// Shards after a restart.
     pub shards_after: u16,
-    /// What happens each time.
+    /// Fault of each round.
     pub blow: Blow,
     /// When writes are acknowledged.
     pub sync: CommitLogSync,
@@ -58,7 +58,7 @@ pub struct Plan {
 /// A row of a batch: its table and key.
 type Place = (usize, i32);
 
-/// What the clients know.
+/// State that the clients know.
 #[derive(Default, Debug)]
 pub struct Model {
     /// By batch the rows that were sent.
@@ -69,7 +69,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Checks what was found: by row the batch that wrote it.
+    /// Checks the rows found: by row the batch that wrote it.
     fn check(&self, found: &BTreeMap<Place, i32>, strict: bool) -> Result<(), String> {
         let mut there: BTreeMap<i32, BTreeSet<Place>> = BTreeMap::new();
         for (place, batch) in found {
@@ -267,7 +267,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let flag = created.clone();
     let _creator = world.client("creator", |rt| create(rt, address, plan.replays, flag));
     run.wait("CREATE", &outcome, || *created.borrow())?;
-    // The tables are there whatever the mode: the metadata log is always synced.
+    // The tables exist in every mode: the metadata log is always synced.
     for _ in 0..plan.blows {
         let writers = run.start_writers();
         let enough = run.model.borrow().next_batch + 20 + (world.random_u64() % 60) as i32;

@@ -1,5 +1,6 @@
-//! Damaged files that nobody repairs: the node itself must begin the repair that brings back what is lost of
-//! them, and let go of them, while a replica is dead at first and the node ends in the middle.
+//! Damaged files that no operator repairs. The node itself must begin the repair that restores
+//! their lost data, and then remove them, while a replica is dead at first and the node ends in the
+//! middle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +13,13 @@ use crate::rotting;
 use crate::run::Run;
 use crate::survey;
 
-/// Longest time until a node says that a repair waits for a dead replica: one that began before that was
-/// noticed fails first, and rests.
+/// Longest time until a node reports that a repair waits for a dead replica. A repair that began
+/// before the death was noticed fails first, and backs off.
 const WAITS: Patience = Patience { most: Duration::from_secs(240), look: Duration::from_secs(1) };
-/// Longest time until a repair runs, and how often it is looked.
+/// Longest time until a repair runs, and the interval of polls.
 const RUNS: Patience = Patience { most: Duration::from_secs(240), look: Duration::from_millis(50) };
-/// Longest time until damaged files are let go of: what failed three times rests for four minutes, and others
-/// take a repair whose coordinator was killed for one that goes on for ten.
+/// Longest time until damaged files are removed. After three failures the node waits four minutes,
+/// and other nodes treat a repair whose coordinator was killed as running for ten minutes.
 const MENDED_MAX: Duration = Duration::from_secs(1_000);
 
 /// How long something may take, and how often it is checked.
@@ -28,13 +29,14 @@ struct Patience {
     look: Duration,
 }
 
-/// What a node shows at ONE, by table.
+/// Rows that a node shows at ONE, by table.
 pub type Right = BTreeMap<String, Rows>;
 
-/// Has each replica have everything, so that what is right is known: what a node shows then.
+/// Makes every replica complete, so that the expected rows are known; returns the rows that a node
+/// shows then.
 ///
 /// # Errors
-/// That a repair fails, or the node does not answer.
+/// A repair fails, or the node does not answer.
 pub fn make_right(run: &mut Run, number: usize) -> Result<Right, String> {
     run.nodes.world.run_for(run.nodes.scenario.settle);
     operator::repair_all(run)?;
@@ -47,12 +49,12 @@ fn shown_by(run: &mut Run, number: usize) -> Result<Right, String> {
         .ask("what is right", OPERATION_MAX, move |rt| survey::look_at_one(rt, address, scenario))?
 }
 
-/// Of the damaged files of a node there are copies just now. Waits until it has let go of all of them, and
-/// looks whether everything is there again; perhaps another node is down at first, perhaps it ends itself
-/// in the middle.
+/// Waits until a node, whose damaged files have just been copied, has removed all of them, and
+/// checks that all data is present. Perhaps another node is down at first; perhaps the node itself
+/// ends in the middle.
 ///
 /// # Errors
-/// That it does not, or what is missing.
+/// The node does not remove them, or data is missing.
 pub fn mend_by_itself(run: &mut Run, number: usize, right: &Right) -> Result<(), String> {
     let draw = run.nodes.world.random_u64();
     let others: Vec<usize> = run.nodes.staying().into_iter().filter(|n| *n != number).collect();
@@ -85,7 +87,8 @@ pub fn mend_by_itself(run: &mut Run, number: usize, right: &Right) -> Result<(),
     checks::converged(&tables).map_err(|what| format!("let go of damaged files: {what}"))
 }
 
-/// Waits until a node says so of the repair for one of its damaged files; false: it has none any more.
+/// Waits until a node reports this state of the repair for a corrupt file; false: it has no corrupt
+/// file left.
 fn wait_for_words(
     run: &mut Run,
     number: usize,

@@ -1,9 +1,9 @@
 //! Single cells of partitions with everything that can happen to them: values, values that expire,
 //! map elements and whole maps, static columns; deletions of cells, rows, ranges and partitions.
 //!
-//! A partition has one writer, whose timestamps grow, so the newest write of a cell decides what it
-//! is. What is not certain is whether writes without an answer happened: what a read may show is the
-//! newest certain write or any newer one.
+//! A partition has one writer, whose timestamps grow, so the newest write of a cell decides its
+//! value. Only writes without an answer are uncertain: a read may show the newest certain write or
+//! any newer one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const ELEMENTS: i32 = 2;
 const TTL_SECONDS: u64 = 4;
 /// By how much the clocks of nodes may differ for this checker; expiry has whole seconds besides.
 const CLOCKS: Duration = Duration::from_millis(1_500);
-/// Longest time until a coordinator acts on a request whose answer did not come.
+/// Longest time until a coordinator acts on a request whose answer was lost.
 const LATE_MAX: Duration = Duration::from_secs(10);
 /// Timestamps are this plus ten times the write's number.
 const STAMP_BASE: i64 = 1_700_000_000_000_000;
@@ -44,7 +44,7 @@ pub enum Cell {
     Element(i32, i32),
 }
 
-/// What is asked of a partition.
+/// Request to a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// QUORUM read of all cells.
@@ -65,7 +65,7 @@ pub enum Request {
     Partition,
 }
 
-/// What a write makes of a cell.
+/// Effect of a write on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Set,
@@ -95,7 +95,7 @@ impl Request {
         }
     }
 
-    /// What it makes of a cell; `None`: nothing.
+    /// Returns its effect on a cell; `None`: none.
     fn effect(self, cell: Cell) -> Option<Effect> {
         let row = match cell {
             Cell::Static => None,
@@ -183,7 +183,7 @@ impl Write {
     }
 }
 
-/// The cells that a read found; the others are not there.
+/// The cells that a read found; the others are missing.
 type Found = BTreeMap<Cell, i64>;
 
 #[derive(Clone, Debug)]
@@ -206,7 +206,7 @@ struct Part {
 pub struct Cells(BTreeMap<i32, Part>);
 
 impl Cells {
-    /// The partitions that were asked for.
+    /// Returns the partitions with requests.
     pub fn parts(&self) -> Vec<i32> {
         self.0.keys().copied().collect()
     }
@@ -327,7 +327,7 @@ pub async fn perform(
     Ok(ending)
 }
 
-/// What rows show; `None`: they are not of the form that is promised.
+/// Parses rows; `None`: they are not of the promised form.
 fn cells_of(rows: &[Vec<Option<Vec<u8>>>]) -> Option<Found> {
     let long = |bytes: &[u8]| Some(i64::from_be_bytes(bytes.try_into().ok()?));
     let mut found = Found::new();

@@ -1,4 +1,4 @@
-//! What a read may show passes; everything else is noticed.
+//! Every legal result of a read passes; every other is noticed.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn what_was_deleted_in_any_way_does_not_come_back() {
         let error = verdict(&writes, 300, element, Some(1)).unwrap_err();
         assert!(error.contains("Some(1) instead of 2"), "{error}");
     }
-    // What lies beside the range, and what only a partition's deletion covers.
+    // Cells outside the range, and cells that only a partition's deletion covers.
     let beside = [(Request::Set(VALUE), true), (Request::Range(2, 4), true)];
     assert!(verdict(&beside, 300, VALUE, Some(1)).is_ok());
     assert!(verdict(&beside, 300, VALUE, None).is_err());

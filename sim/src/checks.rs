@@ -1,5 +1,5 @@
-//! The checkers. Each takes what was seen and tells the first thing that must not be; each has a
-//! test that spoils good input and demands that it is noticed.
+//! The checkers. Each takes observations and returns the first violation. Each has a test that
+//! spoils good input and demands that the violation is found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use stdx::Instant;
 
 use crate::history::{Action, Ending, Event, History, Scope};
 
-/// What must not be, in words.
+/// Result of a check; the error is the violation, in words.
 pub type Verdict = Result<(), String>;
 
 /// How a value became certain, when not by its acknowledgement.
 const READ: &str = "read";
 
-/// What is known of one key's writes.
+/// Known writes of one key.
 #[derive(Default)]
 struct Writes {
     /// Stamp to when it was sent, and whether it is a deletion.
@@ -58,13 +58,13 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The power went; whatever was read before may not have been synced.
+    /// A power cut: values read before may not have been synced.
     pub fn power_cut(at: Instant) -> Self {
         Self { since: Instant::ZERO, gone: at, until: at }
     }
 
-    /// The process was killed: what waited for a sync of the commit log was not written yet, as that sync
-    /// writes it. What was read long before had its sync.
+    /// A kill: writes that waited for a sync of the commit log were not written yet, as that sync
+    /// writes them. Values read long before were synced.
     pub fn kill(at: Instant) -> Self {
         let since = Instant(at.0.saturating_sub(WAITS_FOR_SYNC_MAX.as_nanos() as u64));
         Self { since, gone: at, until: at }
@@ -75,17 +75,18 @@ impl Loss {
         Self { since, gone: since, until }
     }
 
-    /// A read looks between its begin and its end: its answer may be under way when the power goes.
+    /// A read sees a state between its begin and its end: its answer may be in flight when the
+    /// power fails.
     fn takes_back(&self, known: &Certain, event: &Event) -> bool {
         known.begin <= self.until && known.end >= self.since && self.gone <= event.end
     }
 }
 
-/// Registers under QUORUM: no value that was never written, nothing acknowledged lost, nothing that
-/// was deleted comes back, and no read goes back behind an acknowledgement or a read that ended
+/// Checks registers under QUORUM: no value that was never written, no acknowledged value lost, no
+/// deleted value that comes back, and no read older than an acknowledgement or a read that ended
 /// before it began.
 ///
-/// `losses` are the times in which a value that was read but not acknowledged may go again.
+/// `losses` are the times in which a value that was read but not acknowledged may be lost.
 pub fn registers(history: &History, losses: &[Loss]) -> Verdict {
     let mut keys: BTreeMap<i32, Writes> = BTreeMap::new();
     let mut reads: Vec<(i32, &Event, Option<i64>)> = Vec::new();
@@ -164,8 +165,8 @@ fn read(
         newest.map_or((Instant::ZERO, 0, "nothing"), |known| (known.end, known.stamp, known.how));
     let least_is_deletion = writes.sent.get(&least).is_some_and(|(_, deleted)| *deleted);
     let Some(value) = value else {
-        // No row: never written, or some deletion, or a value that is not asked for, not older than what is
-        // certain.
+        // No row: never written, or a deletion, or a value that the filter hides; not older than
+        // the certain value.
         let possible = |(stamp, (sent, deleted)): (&i64, &(Instant, bool))| {
             let is_hidden = *deleted || event.action.hides(*stamp);
             (*stamp >= least && is_hidden && *sent <= event.end && !writes.refused.contains(stamp))
@@ -232,8 +233,8 @@ pub fn converged(replicas: &[(String, BTreeMap<String, Rows>)]) -> Verdict {
     Ok(())
 }
 
-/// Batches: what is there was sent, half a batch is not there, acknowledged ones are, refused ones
-/// are not. `found`: by batch in how many of its two partitions it is.
+/// Checks batches: present ones were sent, no half batch is present, acknowledged ones are present,
+/// refused ones are not. `found`: by batch, the number of its two partitions that have it.
 pub fn batches(history: &History, found: &BTreeMap<i32, usize>) -> Verdict {
     let mut sent = BTreeMap::new();
     for event in &history.events {
@@ -262,7 +263,7 @@ pub fn batches(history: &History, found: &BTreeMap<i32, usize>) -> Verdict {
     }
 }
 
-/// What one node says of the schema.
+/// Schema as one node shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaView {
     /// The node's name.
@@ -273,8 +274,8 @@ pub struct SchemaView {
     pub tables: BTreeMap<String, Vec<u8>>,
 }
 
-/// One schema: all nodes have the same version and the same table ids, and every table whose
-/// creation was acknowledged.
+/// Checks for one schema: all nodes have the same version and the same table ids, and every table
+/// whose creation was acknowledged.
 pub fn schema(history: &History, views: &[SchemaView]) -> Verdict {
     let Some(first) = views.first() else { return Ok(()) };
     for view in views {
@@ -301,10 +302,11 @@ pub fn schema(history: &History, views: &[SchemaView]) -> Verdict {
     Ok(())
 }
 
-/// What a node said of itself at a moment: its number, its epoch, the version of its schema.
+/// Report of a node about itself at a moment: its number, its epoch, the version of its schema.
 pub type EpochView = (usize, u64, String);
 
-/// One schema per epoch: whoever is at an epoch has the same version, at any time of the run.
+/// Checks for one schema per epoch: all nodes at an epoch have the same version, at any time of the
+/// run.
 pub fn epochs(views: &[EpochView]) -> Verdict {
     let mut known: BTreeMap<u64, (usize, &str)> = BTreeMap::new();
     for (node, epoch, version) in views {

@@ -331,7 +331,7 @@ fn a_read_in_one_datacenter_is_bound_by_what_is_certain_there() {
     assert!(verdict(&[write_of(Scope::Everywhere), late(Scope::Quorum)]).is_err());
     assert!(verdict(&[write_of(Scope::Quorum), late(Scope::Quorum)]).is_err());
     assert!(verdict(&[write_of(Scope::Quorum), late(local)]).is_ok());
-    // What was read in a datacenter binds reads there and nowhere else.
+    // A value that was read in a datacenter binds reads there and nowhere else.
     let unsure = || in_scope(Scope::Everywhere, write(1, 0, 5, unknown()));
     let seen = || in_scope(local, read(6, 8, Some(1)));
     assert!(verdict(&[unsure(), seen(), late(local)]).is_err());

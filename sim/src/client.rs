@@ -10,9 +10,9 @@ use cql_wire::request::Request;
 use cql_wire::{Consistency, ProtocolVersion};
 use rt::Rt;
 
-/// Largest answer the client takes.
+/// Largest answer that the client accepts.
 const FRAME_BYTES_MAX: usize = 64 << 20;
-/// How long a connection may take to be there, as drivers wait.
+/// Timeout of connects, as drivers have.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take, as drivers wait: a machine without power never answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
@@ -46,10 +46,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects and says STARTUP.
+    /// Connects and performs STARTUP.
     ///
     /// # Errors
-    /// `Lost` when nobody answers.
+    /// `Lost` when no node answers.
     pub async fn connect(rt: &Rt, address: SocketAddr) -> Result<Client, Lost> {
         let options = ConnectOptions {
             version: ProtocolVersion::V4,

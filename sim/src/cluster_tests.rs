@@ -143,7 +143,7 @@ fn files_that_rot_away_are_found_to_be_missing_without_a_repair() {
     found("disks", sabotage, &["n1 has"]);
 }
 
-/// What a process leaves that ends when the DROP is in the metadata log and nothing else says so.
+/// State of a process that ends when only the metadata log has the DROP.
 #[test]
 fn a_drop_that_was_cut_off_is_carried_out_at_the_next_start() {
     let mut run = Run::new(&scenario("one"), 1, Sabotage::default());

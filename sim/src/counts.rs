@@ -1,5 +1,5 @@
-//! Counters: what a read shows lies between what was acknowledged and that with everything whose
-//! outcome is not known; in the end all nodes show the same.
+//! Counters: a read lies between the acknowledged increments and these plus all increments with
+//! unknown outcome. In the end all nodes show the same.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.counts (k int PRIMARY KE
 struct Increment {
     by: i64,
     sent: Instant,
-    /// `None`: nobody knows.
+    /// `None`: unknown.
     acknowledged: Option<Instant>,
     refused: bool,
 }
@@ -31,7 +31,7 @@ struct Read {
     begin: Instant,
     end: Instant,
     value: i64,
-    /// Of everything, after healing.
+    /// Read of the survey after healing.
     is_last: bool,
 }
 
@@ -46,13 +46,13 @@ struct Counter {
 pub struct Counts(BTreeMap<i32, Counter>);
 
 impl Counts {
-    /// The keys that were asked for.
+    /// Returns the keys with requests.
     pub fn keys(&self) -> Vec<i32> {
         self.0.keys().copied().collect()
     }
 }
 
-/// Every read within its bounds, the last ones all the same.
+/// Checks that every read is within its bounds, and that the last ones are equal.
 pub fn within(counts: &Counts) -> Verdict {
     for (key, counter) in &counts.0 {
         for read in &counter.reads {
@@ -83,7 +83,7 @@ pub fn within(counts: &Counts) -> Verdict {
     Ok(())
 }
 
-/// What is done with an increment in doubt.
+/// Treatment of an increment in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// It stays in doubt.
@@ -241,7 +241,7 @@ mod tests {
         for value in [0, 2, 6, 7, 9] {
             assert!(verdict(&increments, value, 50).is_err(), "{value}");
         }
-        // While the first is under way, and after the last was sent.
+        // While the first is in flight, and after the last was sent.
         assert!(verdict(&increments, 0, 5).is_ok());
         assert!(verdict(&increments, 6, 100).is_ok());
     }

@@ -1,5 +1,5 @@
-//! A node that starts on files which cannot be opened: it must answer nothing without what they have, and a
-//! full repair must bring that back and let go of them.
+//! A node that starts on files which cannot be opened: it must give no answers without their data,
+//! and a full repair must restore the data and remove the files.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::rotting::{self, BEHIND_COPIES};
 use crate::run::Run;
 use crate::survey::{self, Reads};
 
-/// What is done to one component of a file.
+/// Damage to one component of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     /// A bit of it flips.
@@ -27,25 +27,24 @@ enum Harm {
     Lose,
 }
 
-/// Whether a component is harmed in a certain way: without its TOC.txt a file was never complete, which is no
-/// damage but a write that a crash cut off.
+/// Returns true if this harm to a component counts as damage. Without its TOC.txt a file was never
+/// complete: that is no damage but an interrupted write.
 fn is_damage(component: &str, harm: Harm) -> bool {
     component != "TOC.txt" || harm != Harm::Lose
 }
 
-/// Components of a stopped node's files of the workload are damaged; it starts all the same, with
-/// `disk_failure_policy` `best_effort` or `ignore`. Gives the node, unless it has no file.
+/// Damages components of a stopped node's files of the workload. The node starts nevertheless, with
+/// `disk_failure_policy` `best_effort` or `ignore`. Returns the node, unless it has no file.
 ///
 /// # Errors
-/// That it does not start, that an answer lacks something or has something else, that it does not make
-/// copies of what can be read.
+/// The node does not start; an answer is incomplete or wrong; the node does not copy readable data.
 pub fn start_on_damaged_files(run: &mut Run) -> Result<Option<usize>, String> {
     let staying = run.nodes.staying();
     let drawn = run.nodes.world.random_u64() as usize % staying.len().max(1);
     let Some(number) = staying.get(drawn).copied() else { return Ok(None) };
     let right = Rc::new(by_itself::make_right(run, number)?);
     run.nodes.flush(number)?;
-    // What compactions have begun to remove is not looked at by anybody.
+    // Let compactions remove their inputs: no check reads those files.
     run.nodes.world.run_for(Duration::from_secs(2));
     run.nodes.stop(number);
     let harmed = harm_files(run, number);
@@ -69,7 +68,7 @@ pub fn start_on_damaged_files(run: &mut Run) -> Result<Option<usize>, String> {
     }
     // Beside one damaged replica two others are enough.
     phases::read_at_quorum(run)?;
-    // Else the damage of an index that nobody has read is found behind the repair.
+    // Otherwise the damage of an unread index is found after the repair.
     rotting::verify_files(run, number)?;
     rotting::wait_for_copies(run, number)?;
     read_damaged(run, number, &right).map_err(|what| format!("{what} ({harmed:?})"))?;
@@ -80,7 +79,7 @@ pub fn start_on_damaged_files(run: &mut Run) -> Result<Option<usize>, String> {
     Ok(Some(number))
 }
 
-/// Whatever is read of it is right, or fails.
+/// Checks that every read of it is correct, or fails.
 fn read_damaged(run: &mut Run, number: usize, right: &Rc<Right>) -> Result<(), String> {
     let (address, scenario) = (run.nodes.address(&name(number)), run.nodes.scenario.clone());
     let right = right.clone();
@@ -98,7 +97,7 @@ fn read_damaged(run: &mut Run, number: usize, right: &Rc<Right>) -> Result<(), S
     Ok(())
 }
 
-/// Damages about half of the files of a node that is stopped; what was done to which.
+/// Damages about half of the files of a stopped node; returns the files and their damage.
 fn harm_files(run: &mut Run, number: usize) -> Vec<(String, Harm)> {
     let disk = run.nodes.world.disk(&name(number));
     let mut sets: BTreeMap<String, Vec<String>> = BTreeMap::new();

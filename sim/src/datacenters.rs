@@ -15,10 +15,10 @@ use crate::survey;
 
 /// Longest time of a change of the keyspace.
 const ALTER_MAX: Duration = Duration::from_secs(120);
-/// Time for data that nobody asks for any more to go, and for handovers to end.
+/// Time for data that is no longer replicated here to be removed, and for handovers to end.
 const AFTER_ALTER: Duration = Duration::from_secs(40);
 
-/// Nodes that were not to get anything have got nothing: by name what they had before and have now.
+/// Checks that nodes outside the replica set received nothing: by name the amounts before and now.
 fn nothing_came(what: &str, nodes: &[(String, u64, u64)]) -> Verdict {
     match nodes.iter().find(|(_, before, after)| before != after) {
         Some((node, before, after)) => Err(format!(
@@ -29,7 +29,7 @@ fn nothing_came(what: &str, nodes: &[(String, u64, u64)]) -> Verdict {
     }
 }
 
-/// What a node got in all its lives.
+/// Returns the partitions and files that a node received in all its lives.
 fn streamed_of(run: &Run, number: usize) -> u64 {
     let member = run.nodes.members.get(number);
     member.map_or(0, |m| m.streamed + streamed(&m.life.telemetry()))
@@ -44,11 +44,11 @@ fn compared(run: &Run, numbers: &[usize], before: &[u64]) -> Vec<(String, u64, u
     numbers.iter().zip(before).map(of).collect()
 }
 
-/// The keyspace gets replicas in the datacenter of the newcomers, which copy them from the first
-/// one; with every second seed they leave again.
+/// Gives the keyspace replicas in the datacenter of the newcomers, which copy them from the first
+/// one; with every second seed they are removed again.
 ///
 /// # Errors
-/// What was streamed unasked, is missing, or does not end.
+/// Data was streamed without an order, is missing, or the operation does not end.
 pub fn use_new_datacenter(run: &mut Run) -> Result<(), String> {
     let first = run.nodes.scenario.nodes as usize;
     let (old, new): (Vec<usize>, Vec<usize>) =

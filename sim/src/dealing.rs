@@ -1,24 +1,24 @@
-//! Jobs that are handed out to processes one at a time: who is done gets the next one, so that no
-//! process waits for another but at the last job.
+//! Jobs that are handed out to processes one at a time: an idle process gets the next one, so that
+//! processes wait for each other only at the last job.
 //!
-//! A worker is this program again. It reads the number of a job from its standard input, carries it
-//! out and says how it went in a line of its own behind what it printed; it ends at the end of its
+//! A worker is this program again. It reads the number of a job from its standard input and carries
+//! it out. It reports the result in a line of its own after its output, and ends at the end of its
 //! input.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A line in which a worker says how its job went.
+/// Lines with which a worker reports the result of a job.
 const PASSED: &str = "#passed";
 const FAILED: &str = "#failed";
 
-/// Where jobs are carried out; whether one passed, or why nobody can say.
+/// Executor of jobs. Its result: true if a job passed, or why the outcome is unknown.
 pub trait Carrier {
     /// Carries one job out.
     ///
     /// # Errors
-    /// It could not be carried out to its end; the carrier is of no more use.
+    /// The job was not completed; the carrier cannot be used any more.
     fn carry_out(&mut self, job: usize) -> Result<bool, String>;
 
     /// Ends it.
@@ -31,7 +31,7 @@ pub trait Carrier {
 /// A worker that is a process of its own.
 pub struct Worker {
     child: Child,
-    /// `None` once it is told that there is no more.
+    /// `None` once it was notified that there are no more jobs.
     jobs: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
 }
@@ -55,7 +55,7 @@ impl Worker {
 impl Carrier for Worker {
     /// Prints what the worker prints.
     fn carry_out(&mut self, job: usize) -> Result<bool, String> {
-        // What a worker that is gone does not take shows below, with how it ended.
+        // The end of a worker that no longer reads jobs shows below, with its cause.
         let _ = self.jobs.as_mut().map(|jobs| writeln!(jobs, "{job}"));
         for line in self.lines.by_ref() {
             match line.map_err(|e| e.to_string())?.as_str() {
@@ -78,7 +78,7 @@ impl Carrier for Worker {
     }
 }
 
-/// The other side: carries out the jobs whose numbers come in, until none comes any more.
+/// The other side: carries out the jobs whose numbers arrive, until the input ends.
 ///
 /// # Errors
 /// A line that is no number, or a side that cannot be read or written.
@@ -96,9 +96,9 @@ pub fn serve(
     Ok(())
 }
 
-/// Has so many carriers carry jobs out, begun in that order; how many failed. `report` is told of
-/// the job whose carrier broke, which has failed, and of a carrier that did not end well behind its
-/// last one; another carrier goes on with the rest.
+/// Runs jobs on this number of carriers, begun in that order; returns how many failed. `report`
+/// gets the job whose carrier broke, which has failed, and carriers that ended badly after their
+/// last job. Another carrier continues with the rest.
 pub fn deal<C: Carrier>(
     jobs: &[usize],
     carriers: usize,
@@ -144,7 +144,7 @@ mod tests {
 
     const JOBS: usize = 9;
 
-    /// Its job 0 lasts until all others are done or nobody is left to do them.
+    /// Its job 0 lasts until all others are done or no carrier is left to do them.
     struct Pretended<'a> {
         done: Option<Sender<usize>>,
         all: &'a Mutex<Receiver<usize>>,

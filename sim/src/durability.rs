@@ -1,9 +1,9 @@
-//! Scenario: a client writes while the node is killed or loses power again and again; at the end
-//! every acknowledged row is there with its value, and no row that was never sent.
+//! Scenario: a client writes while the node is repeatedly killed or loses power. At the end every
+//! acknowledged row exists with its value, and no row exists that was never sent.
 //!
-//! What "acknowledged" promises depends on the crash: after a kill everything; after a power cut
-//! everything in `batch` mode, and in `periodic` mode all but the unsynced suffix, so there the
-//! checker only demands that what is there was sent.
+//! The promise of "acknowledged" depends on the crash: after a kill everything; after a power cut
+//! everything in `batch` mode, and in `periodic` mode all but the unsynced suffix. There the
+//! checker only demands that every row found was sent.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,19 +29,19 @@ pub const NODE: &str = "node";
 pub enum Crash {
     /// SIGKILL.
     Kill,
-    /// The power goes.
+    /// The node loses power.
     PowerCut,
 }
 
-/// What is wrong with the disk for a while between two crashes.
+/// Fault of the disk for a while between two crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Nothing.
     None,
     /// Every call takes 5 to 50 ms.
     Slow,
-    /// Whatever puts something on the disk fails with EIO: the commit log does not go on after
-    /// that, only a restart helps.
+    /// All calls that change the disk fail with EIO. The commit log stays stopped after that; only
+    /// a restart helps.
     Failing,
     /// No byte is free: writes are refused, and taken again when there is room, without a restart.
     Full,
@@ -62,11 +62,11 @@ pub struct Plan {
     pub crashes: u32,
     /// Flush all tables now and then (by a small memtable budget).
     pub small_memory: bool,
-    /// What is wrong with the disk.
+    /// Fault of the disk.
     pub trouble: Trouble,
 }
 
-/// What the client knows: by key the values sent, and the newest acknowledged.
+/// State that the client knows: by key the values sent, and the newest acknowledged.
 #[derive(Default, Debug)]
 pub struct Model {
     sent: BTreeMap<i32, Vec<i64>>,
@@ -233,7 +233,7 @@ async fn read_all(rt: Rt, address: SocketAddr, found: Found) {
     *found.borrow_mut() = Some(rows);
 }
 
-/// Makes the disk bad for a while, and waits for what is promised of it.
+/// Makes the disk faulty for a while, and waits for the promised behaviour.
 fn trouble(world: &World, trouble: Trouble, model: &Rc<RefCell<Model>>) -> Result<(), String> {
     let disk = world.disk(NODE);
     let (answers, refusals) = (model.borrow().answers, model.borrow().refusals);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::report::Report;
 
-    /// What a fault point does in 64 calls of a run.
+    /// Returns the decisions of a fault point in 64 calls of a run.
     fn run_of(seed: u64) -> u64 {
         let one: OneRun = Box::new(|_| {
             let fired =

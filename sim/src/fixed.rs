@@ -1,4 +1,5 @@
-//! `sim` without a seed: fixed and kept seeds, dealt out to as many processes as there are cores.
+//! `sim` without a seed: fixed and recorded seeds, distributed to as many processes as there are
+//! cores.
 
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use crate::dealing::{Worker, deal};
 use crate::report::Report;
 use crate::soak::OneRun;
 
-/// Seeds of a scenario, from the first, that run twice when nobody asks for one.
+/// Seeds of a scenario, from the first, that run twice by default.
 const TWICE: u64 = 2;
 
 /// One run.
@@ -18,29 +19,29 @@ pub struct Job {
     pub entry: usize,
     /// The seed.
     pub seed: u64,
-    /// The name of a kept seed.
+    /// The name of a recorded seed.
     pub kept: &'static str,
     /// Its trace is compared with that of a second run.
     pub is_twice: bool,
 }
 
-/// The fixed seeds of one scenario, then its kept ones.
+/// Returns the fixed seeds of one scenario, then its recorded ones.
 pub fn of_scenario(entry: usize, seeds: u64, kept: &[(&'static str, u64)]) -> Vec<Job> {
     let fixed = (0..seeds).map(|seed| Job { entry, seed, kept: "", is_twice: seed < TWICE });
     let kept = kept.iter().map(|(kept, seed)| Job { entry, seed: *seed, kept, is_twice: true });
     fixed.chain(kept).collect()
 }
 
-/// The order in which jobs are begun: those that run twice before the others, so that what is left for
-/// the end is short.
+/// Returns the order in which jobs are begun: those that run twice before the others, so that the
+/// last jobs are short.
 fn order(jobs: &[Job]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by_key(|at| jobs.get(*at).is_some_and(|job| !job.is_twice));
     order
 }
 
-/// Has workers, each this program with `word`, carry out the jobs; what they print goes where this
-/// process prints. `show` names a job of which no worker told how it went.
+/// Lets workers, each this program with `word`, carry out the jobs; their output is forwarded to
+/// this process's. `show` names a job whose outcome no worker reported.
 pub fn deal_out(jobs: &[Job], word: &str, show: impl Fn(&Job) -> String) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let names: Vec<String> = jobs.iter().map(show).collect();
@@ -65,11 +66,11 @@ pub enum Runs {
     Two,
 }
 
-/// Runs a seed, twice if its traces are to be compared. Nothing of the second run may be left in
-/// memory: the first one makes what stays for the life of the process.
+/// Runs a seed, twice if its traces are to be compared. The second run must free all its memory:
+/// the first one creates everything that stays for the life of the process.
 ///
 /// # Errors
-/// As the run, or that the traces differ, or what is left.
+/// Those of the run, or different traces, or leaked memory.
 pub fn run(one: &OneRun, seed: u64, runs: Runs) -> Result<Report, String> {
     let first = one(seed)?;
     if runs == Runs::One {

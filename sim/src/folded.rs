@@ -1,8 +1,8 @@
-//! Aggregations and filters over tables whose rows are known: written before anything breaks and never changed, so
-//! that each answer, at whatever level and of whichever replicas, is right or is an error.
+//! Aggregations and filters over tables whose rows are known: written before the first fault and
+//! never changed. So each answer, at every level and from every replica, is correct or is an error.
 //!
-//! One table has one replica of each row, so that at every level shards of several nodes make the groups; the other
-//! has the scenario's replicas, any of which may go on for one that dies.
+//! One table has one replica of each row, so that at every level shards of several nodes compute
+//! the groups. The other has the scenario's replicas, any of which may continue for one that dies.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -103,13 +103,13 @@ enum Question {
     Filtered { t: &'static str },
     /// A group for each partition.
     Partitions,
-    /// The same, of some rows, so many of them.
+    /// The same, for some rows, up to a limit.
     Some { least: i32, limit: usize },
-    /// Groups inside of partitions, so many of each.
+    /// Groups inside of partitions, limited per partition.
     Groups { each: usize },
     /// Rows of a value, with what stands for the partition.
     Rows { least: i32, s: i32 },
-    /// Rows that nobody has.
+    /// Rows that do not exist.
     None,
     /// A part of the ring.
     Behind { k: i32 },
@@ -131,7 +131,7 @@ impl Question {
         }
     }
 
-    /// Of each form one.
+    /// Returns one question of each form.
     fn all() -> [Question; 8] {
         [
             Question::All,
@@ -250,7 +250,7 @@ impl Question {
     }
 }
 
-/// Rows that lie together and have the same of something.
+/// Groups adjacent rows that have the same key.
 fn grouped(rows: Vec<&Row>, by: impl Fn(&Row) -> (i32, i32)) -> Vec<Vec<&Row>> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -262,7 +262,7 @@ fn grouped(rows: Vec<&Row>, by: impl Fn(&Row) -> (i32, i32)) -> Vec<Vec<&Row>> {
     groups
 }
 
-/// What the clients of a run have seen.
+/// Results that the clients of a run have seen.
 #[derive(Default)]
 pub struct Folded {
     wrong: Option<String>,
@@ -373,10 +373,10 @@ pub async fn run(
     progress.ended();
 }
 
-/// After healing: every form is asked through every node, and answered.
+/// After healing: sends every form of question through every node; each must be answered.
 ///
 /// # Errors
-/// What is not.
+/// A question without an answer.
 pub async fn look(
     rt: Rt,
     addresses: Vec<SocketAddr>,

@@ -1,4 +1,4 @@
-//! [`History`]: what clients asked for, when, and what came of it.
+//! [`History`]: requests of clients, their times, and their outcomes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use stdx::Instant;
 /// Numbers of keys that share a partition of the table with clustering.
 pub const KEYS_PER_PARTITION: i32 = 16;
 
-/// What a client asked for. Each key has one writer, whose values (`stamp`, also the timestamp)
-/// only grow; deletions count as values.
+/// Request of a client. Each key has one writer, whose values (`stamp`, also the timestamp) only
+/// grow; deletions count as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// QUORUM write of a value.
@@ -25,15 +25,15 @@ pub enum Action {
     Batch { batch: i32 },
     /// `CREATE TABLE IF NOT EXISTS` of that number.
     Create { table: u64 },
-    /// Conditional write or serial read of a partition: what it was is with the transactions.
+    /// Conditional write or serial read of a partition: its details are in the transactions.
     Lwt { part: i32 },
-    /// Write or read of the cells of a partition: what it was is with the cells.
+    /// Write or read of the cells of a partition: its details are in the cells.
     Cells { part: i32 },
-    /// Increment or read of a counter: what it was is with the counters.
+    /// Increment or read of a counter: its details are in the counters.
     Count { key: i32 },
     /// `ALTER TABLE` of the registers.
     Alter { number: u64 },
-    /// A table is made, or dropped, whoever else does the same.
+    /// A table is created or dropped, even if other clients do the same.
     Scratch { table: u64, is_drop: bool },
 }
 
@@ -57,18 +57,18 @@ impl Action {
         Duration::from_secs(match self {
             Action::Write { .. } | Action::Delete { .. } | Action::Batch { .. } => 2,
             Action::Read { .. } => 5,
-            // Of all pages together.
+            // Sum over all pages.
             Action::Partition { .. } => 30,
             Action::Table { how: Scan::Rows } => 60,
-            // These take as long as they get on.
+            // These run as long as they make progress.
             Action::Table { how: Scan::Above(_) | Scan::Below(_) | Scan::Groups } => 120,
             Action::Create { .. } | Action::Alter { .. } | Action::Scratch { .. } => 20,
-            // Ballots are tried for as long as contention may last, then the write's time.
+            // Ballots are retried while contention may last, then the write's time.
             Action::Lwt { .. } | Action::Cells { .. } | Action::Count { .. } => 5,
         })
     }
 
-    /// Whether a row with that value is left out.
+    /// Returns true if a row with that value is left out.
     pub fn hides(self, value: i64) -> bool {
         match self {
             Action::Table { how: Scan::Above(least) } => value < least,
@@ -77,7 +77,7 @@ impl Action {
         }
     }
 
-    /// Whether it reads that key.
+    /// Returns true if it reads that key.
     pub fn reads(self, key: i32) -> bool {
         match self {
             Action::Read { key: own } => own == key,
@@ -96,7 +96,7 @@ impl Action {
     }
 }
 
-/// Where a key is kept.
+/// Location of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the table without clustering: even keys.
@@ -105,7 +105,7 @@ pub enum Place {
     Row(i32, i32),
 }
 
-/// Where a key is kept.
+/// Returns the location of a key.
 pub fn place(key: i32) -> Place {
     match key % 2 {
         0 => Place::Register(key),
@@ -113,7 +113,7 @@ pub fn place(key: i32) -> Place {
     }
 }
 
-/// Which later reads must see what is certain by a request.
+/// Later reads that must see the certain result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All: a quorum of each datacenter has it.
@@ -122,17 +122,17 @@ pub enum Scope {
     Quorum,
     /// Those at LOCAL_QUORUM in that datacenter.
     Local(u64),
-    /// Those of the same key: the levels of its writes and reads meet in a replica. What one of these
-    /// reads saw binds nobody: it may be at one replica.
+    /// Those of the same key: the levels of its writes and reads meet in a replica. A value that
+    /// one of these reads saw does not bind other reads: it may be at one replica.
     Paired,
     /// Nobody: a hint may be all that there is of it.
     Any,
-    /// A read at the end, of what all replicas were asked for before.
+    /// A read at the end, of data that was read from all replicas before.
     Last,
 }
 
 impl Scope {
-    /// Whether a read in the scope `read` must see what is certain in this one.
+    /// Returns true if a read in the scope `read` must see values that are certain in this one.
     pub fn binds(self, read: Scope) -> bool {
         match (self, read) {
             (Scope::Any, _) => false,
@@ -141,13 +141,13 @@ impl Scope {
         }
     }
 
-    /// Whether what a read saw binds the reads behind it.
+    /// Returns true if a value that a read saw binds later reads.
     pub fn do_reads_bind(self) -> bool {
         !matches!(self, Scope::Paired | Scope::Any)
     }
 }
 
-/// What came of it.
+/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Acknowledged.
@@ -169,7 +169,7 @@ pub enum Ending {
 pub struct Event {
     /// The coordinator, from 0.
     pub node: usize,
-    /// What was asked.
+    /// The request.
     pub action: Action,
     /// By its level.
     pub scope: Scope,

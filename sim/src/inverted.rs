@@ -1,9 +1,9 @@
-//! Invertible data under faults: random operations on the partitions of a random table, of which every
-//! answer is known (`conformance::invert`).
+//! Invertible data under faults: random operations on the partitions of a random table, with known
+//! answers (`conformance::invert`).
 //!
-//! A partition has one writer, which repeats an operation until it is acknowledged; that does no harm,
-//! since operations have timestamps of their own. So a read at QUORUM has one right answer, whatever
-//! breaks meanwhile.
+//! A partition has one writer, which retries an operation until it is acknowledged. Retries are
+//! idempotent, since operations have timestamps of their own. So a read at QUORUM has one correct
+//! answer, whatever fails meanwhile.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const THINK_MILLIS: u64 = 120;
 /// Longest time until an operation or a read succeeds after healing.
 const HEALED_MAX: Duration = Duration::from_secs(120);
 
-/// What the writers of a run have done.
+/// Operations of the writers of a run.
 #[derive(Default)]
 pub struct Inverted {
     table: Option<Rc<Table>>,
@@ -40,7 +40,7 @@ pub struct Inverted {
 }
 
 impl Inverted {
-    /// The table of a run, drawn when it is asked for the first time.
+    /// Returns the table of a run, drawn at the first call.
     pub fn table(&mut self, rt: &Rt) -> Rc<Table> {
         let table = || Rc::new(Table::of("ks.inverted", rt.random_u64()));
         self.table.get_or_insert_with(table).clone()
@@ -101,10 +101,10 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// All pages of one statement.
+    /// Reads all pages of one statement.
     ///
     /// # Errors
-    /// Why there is no answer; the next statement goes to another node.
+    /// The cause of a missing answer; the next statement is sent to another node.
     pub async fn try_once(&mut self, text: &str, page: Option<i32>) -> Result<Vec<Cells>, String> {
         if self.client.is_none() {
             let node = self.rt.random_u64() as usize % self.addresses.len().max(1);
@@ -132,7 +132,7 @@ pub struct Target {
     pub level: Consistency,
 }
 
-/// What was done to a partition.
+/// Operations on a partition.
 struct Done<'a> {
     partition: u64,
     operations: &'a [Operation],
@@ -198,11 +198,11 @@ fn note(
     }
 }
 
-/// After healing: operations of which it is not known are repeated, and every partition is read in
+/// After healing: operations with unknown outcome are retried, and every partition is read in
 /// several ways.
 ///
 /// # Errors
-/// What does not succeed any more.
+/// An operation or read that still fails.
 pub async fn look(
     rt: Rt,
     addresses: Vec<SocketAddr>,

@@ -14,10 +14,11 @@ use crate::survey;
 /// The table.
 pub const SCHEMA: &str =
     "CREATE TABLE IF NOT EXISTS ks.large (k int, c int, v blob, PRIMARY KEY (k, c))";
-/// Its partitions. Each is flushed by itself, so that a file has one partition and lies within the
-/// ranges of whoever replicates it.
+/// Its partitions. Each is flushed separately, so that a file has one partition and lies within the
+/// ranges of each of its replicas.
 pub const PARTITIONS: i32 = 2;
-/// Rows of a partition, and bytes of a row: more than 1 MiB, from which on files go whole.
+/// Rows of a partition, and bytes of a row: more than 1 MiB, from which on files are sent as a
+/// whole.
 const ROWS: i32 = 19;
 const ROW_BYTES: usize = 60_000;
 /// How often a write is tried: memory may be short.

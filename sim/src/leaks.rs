@@ -1,10 +1,10 @@
-//! What a node holds when nobody asks it for anything: as much as before the clients came.
+//! Resources of a node without clients: as many as before the clients started.
 
 use std::collections::BTreeMap;
 
 use crate::checks::Verdict;
 
-/// By how much a count may be above what it was: connections and their tasks come and go.
+/// Tolerance of a count: connections and their tasks vary.
 const SLACK: u64 = 4;
 
 /// Gauges that are zero when nothing is asked: what requests hold while they run.
@@ -20,7 +20,7 @@ pub const OF_REQUESTS: [&str; 5] = [
 const OF_LINKS: [(&str, u64); 3] =
     [("internode-link", 1), ("internode-write", 2), ("internode-inbound", 1)];
 
-/// What a node holds.
+/// Resources that a node holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Tasks by name.
@@ -31,13 +31,13 @@ pub struct Holdings {
     pub files_there: u64,
     /// Ends of connections.
     pub connections: u64,
-    /// What requests hold: [`OF_REQUESTS`].
+    /// Gauges of resources that requests hold: [`OF_REQUESTS`].
     pub of_requests: BTreeMap<&'static str, i64>,
 }
 
 impl Holdings {
-    /// With a link in each direction from every shard to every shard of all peers, of which most are
-    /// made when they are needed.
+    /// Adds a link in each direction from every shard to every shard of all peers; most links are
+    /// created on demand.
     pub fn with_links(mut self, links: u64) -> Holdings {
         self.connections = self.connections.max(2 * links);
         for (name, of_pair) in OF_LINKS {
@@ -47,7 +47,7 @@ impl Holdings {
         self
     }
 
-    /// What gauges say.
+    /// Adds the values of gauges.
     pub fn take_gauges(&mut self, snapshot: &telemetry::Snapshot) {
         for name in OF_REQUESTS {
             let of_name = snapshot.metrics.iter().filter(|m| m.name == name);

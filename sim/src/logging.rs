@@ -1,4 +1,4 @@
-//! Log lines of simulated nodes, with the virtual time and who wrote them.
+//! Log lines of simulated nodes, with the virtual time and the node.
 
 use std::fmt;
 

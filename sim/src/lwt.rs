@@ -18,9 +18,9 @@ use crate::scenario::Scenario;
 
 /// Rows of a partition.
 pub const ROWS: usize = 3;
-/// Partitions when a scenario does not say how many.
+/// Default number of partitions.
 pub const PARTITIONS: u64 = 4;
-/// Steps of the search for an order, of one partition: far more than a good history takes.
+/// Steps of the search for an order, of one partition: far more than a good history needs.
 const STEPS_MAX: u64 = 3_000_000;
 
 /// The table.
@@ -28,12 +28,12 @@ pub const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS ks.lwt \
                           (k int, c int, s bigint static, v bigint, PRIMARY KEY (k, c)) \
                           WITH caching = {'rows_per_partition': 'ALL'}";
 
-/// What a partition holds.
+/// Content of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Part {
     /// The static column.
     pub fixed: Option<i64>,
-    /// The value of each row that is there.
+    /// Value of each existing row.
     pub rows: [Option<i64>; ROWS],
 }
 
@@ -50,7 +50,7 @@ impl Part {
     }
 }
 
-/// What is asked of a partition.
+/// Request to a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// SERIAL read of all.
@@ -63,7 +63,7 @@ pub enum Request {
     Delete { row: usize },
     /// `UPDATE` of the static column `IF s = expect`.
     Static { expect: Option<i64>, new: i64 },
-    /// Batch: the static column if it is `expect`, and a row if it is not there.
+    /// Batch: sets the static column if it is `expect`, and inserts a row if it is missing.
     Batch { expect: Option<i64>, row: usize, new: i64 },
 }
 
@@ -116,7 +116,7 @@ impl Request {
     }
 }
 
-/// What the client knows of the outcome.
+/// Outcome as the client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Nothing.
@@ -138,9 +138,9 @@ pub enum Seen {
 pub struct Operation {
     /// The coordinator, from 0.
     pub node: usize,
-    /// What was asked.
+    /// The request.
     pub request: Request,
-    /// What came of it.
+    /// Its outcome.
     pub seen: Seen,
 }
 
@@ -179,12 +179,12 @@ impl Model for Object {
 pub struct Transactions {
     /// By partition, in the order in which they were sent.
     pub parts: BTreeMap<i32, Vec<Call<Operation>>>,
-    /// What was seen of a partition last, for conditions that have a chance.
+    /// Last observed content of each partition, for conditions that have a chance.
     last_seen: BTreeMap<i32, Part>,
     last_value: i64,
 }
 
-/// Which request of which partition.
+/// Identifies a request of a partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     part: i32,
@@ -244,8 +244,8 @@ impl Transactions {
         }
     }
 
-    /// What the checker looks at: without reads that saw nothing and what was refused, whose
-    /// effects must therefore never be seen.
+    /// Returns the calls for the checker: without reads that saw nothing and without refused
+    /// requests. The effects of refused requests must therefore never be seen.
     pub fn checkable(calls: &[Call<Operation>]) -> Vec<Call<Operation>> {
         let is_told = |call: &&Call<Operation>| {
             let seen = (call.operation.seen, call.operation.request);
@@ -255,7 +255,7 @@ impl Transactions {
     }
 }
 
-/// Whether each partition's history is linearizable.
+/// Checks that each partition's history is linearizable.
 pub fn linearizable(transactions: &Transactions) -> Verdict {
     for (part, calls) in &transactions.parts {
         let calls = Transactions::checkable(calls);
@@ -290,11 +290,11 @@ fn shown(call: &Call<Operation>) -> String {
     format!("{request:?} through node {node} at {}-{end} us: {seen:?}", call.start / 1000)
 }
 
-/// The serial level at which a partition is asked through a node, by a random number; `None`: it
-/// must not be asked through that node.
+/// Returns the serial level for a partition's requests through a node, by a random number; `None`:
+/// the node must not get requests for it.
 ///
-/// With one datacenter SERIAL and LOCAL_SERIAL have the same replicas. With more, a partition keeps
-/// to one of them: every second one to LOCAL_SERIAL in the first datacenter.
+/// With one datacenter SERIAL and LOCAL_SERIAL have the same replicas. With more, each partition
+/// uses one of them: every second one LOCAL_SERIAL in the first datacenter.
 pub fn level(scenario: &Scenario, part: i32, node: usize, random: u64) -> Option<Consistency> {
     let is_local = part % 2 == 1;
     match (scenario.datacenters > 1, is_local) {
@@ -305,16 +305,16 @@ pub fn level(scenario: &Scenario, part: i32, node: usize, random: u64) -> Option
     }
 }
 
-/// Whether a request keeps its condition.
+/// Mode of sending a request: with or without its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditions {
     /// It is a transaction.
     Sent,
-    /// It is sent without its condition, at QUORUM: what is no transaction at all.
+    /// It is sent without its condition, at QUORUM: this is no transaction.
     LeftOut,
 }
 
-/// Sends a request and says what came of it, and how the general history is to know it.
+/// Sends a request; returns its outcome, and its ending for the general history.
 pub async fn perform(
     client: &mut Client,
     part: i32,
@@ -363,7 +363,7 @@ pub async fn perform(
 
 type Cell = Option<Vec<u8>>;
 
-/// What rows say of a request; `None`: they are not of the form that is promised.
+/// Parses the rows of an answer to a request; `None`: they are not of the promised form.
 fn seen(request: Request, rows: &[Vec<Cell>]) -> Option<Seen> {
     let long = |cell: &Cell| -> Option<Option<i64>> {
         let Some(bytes) = cell else { return Some(None) };
@@ -436,8 +436,8 @@ pub fn export(calls: &[Call<Operation>]) -> String {
     out
 }
 
-/// Spoils one operation of a history in the `n`-th way; `None`: there is no such way. What comes out
-/// may still be linearizable: who asks has it judged.
+/// Spoils one operation of a history in the `n`-th way; `None`: there is no such way. The result
+/// may still be linearizable: the caller has it checked.
 pub fn corrupted(calls: &[Call<Operation>], n: usize) -> Option<Vec<Call<Operation>>> {
     let mut calls = calls.to_vec();
     let call = calls.get_mut(n / 2)?;

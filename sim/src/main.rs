@@ -108,10 +108,10 @@ fn code<P: std::fmt::Debug + 'static>(
     }
 }
 
-/// All scenarios: those of code, a row each, then those of files.
+/// Returns all scenarios: those of code, a row each, then those of files.
 ///
 /// # Errors
-/// What is wrong with a file.
+/// An error in a file.
 fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
     let mut entries = vec![
         code("durability", 43, 1, plan, durability::run),
@@ -182,7 +182,7 @@ fn carry_out(entries: &[Entry], job: &Job, is_verbose: bool) -> bool {
         Ok(report) => {
             let plan = (entry.plan)(seed);
             println!("ok   {name} {seed} {plan}: {} acknowledged {kept}", report.acknowledged);
-            // What one seed reached is of interest when it was asked for.
+            // Paths that one seed reached are shown only if it was asked for.
             if is_verbose && !report.faults.is_empty() {
                 println!("     faults: {:?}", report.faults);
                 println!("     reached: {}", report.probes);
@@ -202,7 +202,8 @@ fn carry_out(entries: &[Entry], job: &Job, is_verbose: bool) -> bool {
     }
 }
 
-/// Carries out the jobs of `sim` without arguments whose numbers a process of [`fixed::deal_out`] gives.
+/// Carries out jobs of `sim` without arguments, by the numbers that a process of
+/// [`fixed::deal_out`] sends.
 fn carry_out_dealt(entries: &[Entry]) -> ExitCode {
     let jobs = fixed_jobs(entries);
     let one = |at: usize| match jobs.get(at) {
@@ -218,7 +219,7 @@ fn carry_out_dealt(entries: &[Entry]) -> ExitCode {
     }
 }
 
-/// The seeds that are kept because they found something: name, scenario, seed. Those that are open
+/// Returns the seeds that are recorded because they found an error: name, scenario, seed. Open ones
 /// are left out.
 fn kept_seeds() -> Vec<(&'static str, &'static str, u64)> {
     let lines = include_str!("../seeds.txt").lines().filter(|line| !line.starts_with('#'));

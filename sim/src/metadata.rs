@@ -1,5 +1,5 @@
-//! Schema changes while the n-th call that puts something on the disk fails, for every n: after a
-//! restart every acknowledged table is there, and the node starts.
+//! Schema changes while the n-th call that changes the disk fails, for every n: after a restart
+//! every acknowledged table exists, and the node starts.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::durability::{NODE, connect, start};
 
 const TABLES: usize = 3;
 
-/// What the client did.
+/// Results of the client.
 #[derive(Default)]
 struct Done {
     is_connected: bool,

@@ -17,15 +17,14 @@ use crate::schedule;
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
 const AFTERMATH: Duration = Duration::from_secs(3);
 
-/// What is given up has gone on for less than so long.
+/// Upper bound of the time that an aborted operation has run.
 const GIVE_UP_MICROS: u64 = 4_000_000;
 
 /// How often another fault is drawn when one is not possible, and after how long.
 const STRIKES: u32 = 12;
 const STRIKE_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long a dead node is dead at least before a new one takes its place: the others must have
-/// noticed.
+/// Least time that a node is dead before a new one replaces it: the others must have noticed.
 const REPLACE_AFTER: Duration = Duration::from_secs(25);
 
 /// How long a node may take to come to the file call in which it ends.
@@ -35,33 +34,33 @@ const CRASH_WAIT: Duration = Duration::from_secs(1);
 const HINT_WAIT: Duration = Duration::from_secs(11);
 const HINT_CHANGES: u64 = 2;
 
-/// What ends a fault.
+/// Action that ends a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
     Restart(usize),
     Heal(Vec<(usize, usize)>),
     Links(usize),
     Disk(usize),
-    /// A clock goes at the right speed again.
+    /// A clock runs at the right speed again.
     Drift(usize),
-    /// The disk, bad since then, is good again; the node starts again on it.
+    /// The disk, bad since that time, is good again, and the node restarts on it.
     GoodDisk(usize, Instant),
     /// Bits by path are flipped back; the node starts again.
     Unrot(usize, Vec<(String, u64)>),
     /// A newcomer starts in its place.
     Replace(usize),
-    /// What it does is given up: leaving, moving, joining.
+    /// Its operation is aborted: leaving, moving, joining.
     GiveUp(usize),
-    /// A dead host is taken out through a node; given up there, or by another one.
+    /// A dead host is removed through a node; the removal is aborted there, or by another one.
     OrderRemoval(String, usize),
     GiveUpRemoval(RemovalAbort, usize),
     GiveUpRebuild(usize),
 }
 
-/// Longer than it takes until all hold a dead node for dead.
+/// Longer than it takes until all nodes consider a dead node down.
 pub const KNOWN_AS_DOWN: Duration = Duration::from_secs(60);
 
-/// Longer than it usually takes until one does.
+/// Longer than it usually takes until one node does.
 const NOTICED_AS_DOWN: Duration = Duration::from_secs(20);
 
 /// A fault that is to happen now.
@@ -78,7 +77,7 @@ struct Hit {
 
 /// The faults of a run.
 pub struct Nemesis {
-    /// What happened, by name of the fault.
+    /// Faults that happened, by name.
     pub counts: BTreeMap<&'static str, u64>,
     undo: Vec<(Instant, Undo)>,
     end: Instant,
@@ -91,14 +90,14 @@ impl Nemesis {
         Nemesis { counts: BTreeMap::new(), undo: Vec::new(), end }
     }
 
-    /// Runs the world until the clients are through or the phase is over.
+    /// Runs the world until the clients have finished or the phase is over.
     ///
     /// # Errors
-    /// None of its own; a node that ended by itself is found later.
+    /// None of its own; a node that ended unexpectedly is found later.
     pub fn run(&mut self, run: &mut Run) -> Result<(), String> {
         let scenario = run.nodes.scenario.clone();
         for n in 1..=scenario.faults {
-            // Spread over the requests, the last of which are left in peace.
+            // Spread over the requests, without faults in the last ones.
             let ended = scenario.operations * n / (scenario.faults + 2);
             self.wait(run, ended);
             if run.nodes.world.now() >= self.end {
@@ -119,7 +118,7 @@ impl Nemesis {
         Ok(())
     }
 
-    /// Starts the nodes that join; some of them are to be given up.
+    /// Starts the nodes that join; some of these joins are to be aborted.
     fn join(&mut self, run: &mut Run) {
         let first = run.nodes.members.len();
         operator::join(run);
@@ -146,8 +145,8 @@ impl Nemesis {
         self.undo.push((run.nodes.world.now() + after, Undo::GiveUp(number)));
     }
 
-    /// A node dies for good. Where things are given up its removal is ordered while others break, when it
-    /// is known to be dead, and given up.
+    /// A node dies for good. In scenarios with aborts its removal is ordered during other faults,
+    /// when it is known to be dead, and then aborted.
     fn remove(&mut self, run: &mut Run, node: usize) -> bool {
         if !operator::begin_removal(run, node) {
             return false;
@@ -171,7 +170,7 @@ impl Nemesis {
         true
     }
 
-    /// Until that many requests have ended; meanwhile heals what is due.
+    /// Waits until that many requests have ended; meanwhile heals faults that are due.
     fn wait(&mut self, run: &mut Run, ended: u64) {
         loop {
             let due = self.undo.iter().map(|(at, _)| *at).min().unwrap_or(self.end).min(self.end);
@@ -239,7 +238,7 @@ impl Nemesis {
         }
     }
 
-    /// Ends a node that may have ended by itself, and starts it.
+    /// Ends a node that may have ended already, and starts it.
     fn start_again(&self, run: &mut Run, node: usize) {
         let Some(member) = run.nodes.members.get(node) else { return };
         let (life, is_up) = (member.life.clone(), member.is_up);
@@ -284,7 +283,7 @@ impl Nemesis {
             }
         }
         if !replacements.is_empty() {
-            // Only who is known to be down is replaced.
+            // Only a node that is known to be down is replaced.
             run.nodes.world.run_for(KNOWN_AS_DOWN);
         }
         for undo in replacements {
@@ -323,7 +322,7 @@ impl Nemesis {
         is_done
     }
 
-    /// Whether something ends a node, or keeps it from starting, already.
+    /// Returns true if a fault has ended a node, or keeps it from starting, already.
     fn is_in_repair(&self, node: usize) -> bool {
         self.undo.iter().any(|(_, undo)| match undo {
             Undo::GoodDisk(n, _) | Undo::Unrot(n, _) | Undo::Replace(n) | Undo::Restart(n) => {
@@ -408,7 +407,7 @@ impl Nemesis {
         true
     }
 
-    /// Whether a node is up and good, and nothing is about to end it.
+    /// Returns true if a node is up and healthy, and nothing is about to end it.
     fn is_well(&self, run: &Run, node: usize) -> bool {
         let member = run.nodes.members.get(node);
         member.is_some_and(|m| m.is_up && !m.may_end) && !self.is_in_repair(node)
@@ -460,7 +459,7 @@ impl Nemesis {
         self.undo.push((hit.until, Undo::Disk(hit.node)));
     }
 
-    /// One node at a time may lose what is on its disk, or not take more.
+    /// One node at a time may lose its disk's content, or refuse writes.
     fn break_disk(&mut self, run: &mut Run, hit: &Hit) -> bool {
         let Hit { fault, node, until, .. } = *hit;
         if !self.is_well(run, node) || self.is_one_broken(run) {
@@ -505,7 +504,7 @@ impl Nemesis {
         true
     }
 
-    /// A node dies for good; another one takes its place.
+    /// A node dies for good; another one replaces it.
     fn replace(&mut self, run: &mut Run, hit: &Hit) -> bool {
         let Hit { node, until, .. } = *hit;
         // The seed finds the others.
@@ -522,7 +521,7 @@ impl Nemesis {
         true
     }
 
-    /// Whether the keyspace has its replicas when one node less is there.
+    /// Returns true if the keyspace has enough replicas without one of the nodes.
     fn may_shrink(run: &Run) -> bool {
         let needed = run.nodes.scenario.replication * run.nodes.scenario.datacenters;
         let there = run.nodes.members.iter().filter(|m| !m.has_left && !m.may_end).count() as u64;
@@ -547,7 +546,7 @@ impl Nemesis {
         true
     }
 
-    /// A node begins to move or to leave; that is given up.
+    /// A node begins to move or to leave; that is aborted.
     fn begin_and_abort(&mut self, run: &mut Run, hit: &Hit) -> bool {
         let node = hit.node;
         if node == 0 || !self.is_well(run, node) || self.is_one_broken(run) {
@@ -599,7 +598,7 @@ impl Nemesis {
         true
     }
 
-    /// Whether a node has lost its disk, or will, or may not take writes.
+    /// Returns true if a node has lost its disk, or will, or may not accept writes.
     fn is_one_broken(&self, run: &Run) -> bool {
         let is_bad =
             |undo: &Undo| matches!(undo, Undo::GoodDisk(..) | Undo::Unrot(..) | Undo::Replace(_));
@@ -650,8 +649,8 @@ fn between_datacenters(run: &Run) -> Vec<(usize, usize)> {
     pairs.filter(|(a, b)| of(*a) != of(*b)).collect()
 }
 
-/// Ends a node: at once, or inside one of its next file calls, most of which are writes of a commit
-/// log, so that requests are cut between shards and between nodes.
+/// Ends a node: at once, or inside one of its next file calls. Most of these are writes of a commit
+/// log, so that requests are interrupted between shards and between nodes.
 fn end_process(run: &Run, fault: Fault, name: &str, life: &SimNode) {
     let world = &run.nodes.world;
     let kind = if fault == Fault::Kill { CrashKind::Kill } else { CrashKind::PowerCut };
@@ -687,15 +686,15 @@ fn bad_link(run: &Run, fault: Fault) -> LinkOptions {
     }
 }
 
-/// Everything is healed: who gave up joining is started again, and all must go well now.
+/// After healing: nodes whose joins were aborted are started again, and all must succeed now.
 pub fn healed(run: &mut Run) {
-    // Refused because the old one was taken for alive, or given up before it could ask.
+    // Refused because the old one was considered alive, or aborted before it could ask.
     let is_refused = |run: &Run, member: &Member| {
         let ended = member.is_up && !run.nodes.world.is_alive(&member.life);
         ended && member.may_end && member.options.replace_address_first_boot.is_some()
     };
     if run.nodes.members.iter().any(|member| is_refused(run, member)) {
-        // As the refusal says: when all have noticed that the old one is dead.
+        // As the refusal advises: once all have noticed that the old one is dead.
         run.nodes.world.run_for(KNOWN_AS_DOWN);
     }
     for number in 0..run.nodes.members.len() {

@@ -1,9 +1,10 @@
-//! Scenario: clients write at ONE through a coordinator that outruns one of the replicas: the link to it
-//! is thin, or its process stands still for ten seconds.
+//! Scenario: clients write at ONE through a coordinator that outruns one of the replicas: the link
+//! to it is thin, or its process stands still for ten seconds.
 //!
-//! With a thin link the coordinator slows its clients: shortly after the last answer every replica has
-//! every row, hardly any write was dropped and kept as a hint, and reads were not held back. A replica
-//! that stands still slows nobody for longer than a short bound, and gets what it missed when it is back.
+//! With a thin link the coordinator slows its clients: shortly after the last answer every replica
+//! has every row, hardly any write was dropped and stored as a hint, and reads were not held back.
+//! A replica that stands still delays clients no longer than a short bound, and gets the missed
+//! writes when it is back.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,10 +25,10 @@ use crate::report::Report;
 use crate::survey;
 use crate::survey::create_one;
 
-/// What is wrong with the third node.
+/// Fault of the third node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slowness {
-    /// So many bytes per second come from the coordinator.
+    /// Bytes per second on the link from the coordinator.
     ThinLink(u64),
     /// No task of it runs for ten seconds.
     StandsStill,
@@ -40,7 +41,7 @@ pub struct Plan {
     pub seed: u64,
     /// Shards of each node.
     pub shards: u16,
-    /// What is wrong.
+    /// The fault.
     pub slowness: Slowness,
     /// Clients that write.
     pub writers: usize,
@@ -63,7 +64,7 @@ pub const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const ROWS: i32 = 15_000;
 /// How long a node stands still.
 const STILL: Duration = Duration::from_secs(10);
-/// A write may wait for a replica for the bound of the coordinator, and as long as it takes itself.
+/// A write may wait for a replica up to the coordinator's bound, plus its own time.
 const WRITE_MAX: Duration = Duration::from_millis(800);
 /// A read beside them.
 const READ_MAX: Duration = Duration::from_millis(600);
@@ -81,7 +82,7 @@ fn options(world: &World, plan: &Plan, name: &str) -> Options {
     options
 }
 
-/// What the clients have seen.
+/// Facts that the clients have seen.
 #[derive(Default)]
 struct Facts {
     next: Cell<i32>,
@@ -138,7 +139,7 @@ async fn write(rt: Rt, address: SocketAddr, facts: Rc<Facts>, pace: Pace) {
     facts.writing.set(facts.writing.get() - 1);
 }
 
-/// Reads now and then what was acknowledged before the run began.
+/// Reads now and then rows that were acknowledged before the run began.
 async fn read(rt: Rt, address: SocketAddr, facts: Rc<Facts>) {
     let mut client = survey::connect(&rt, address).await;
     client.set_consistency(Consistency::Quorum);
@@ -270,7 +271,7 @@ impl OutrunRun {
         self.world.client("reader", move |rt| read(rt, address, facts));
     }
 
-    /// Waits until nobody writes.
+    /// Waits until all writers have ended.
     fn writers_end(&self) -> Result<Instant, String> {
         let facts = &self.facts;
         self.world.run_for(Duration::from_secs(1));
@@ -279,7 +280,7 @@ impl OutrunRun {
         Ok(self.world.now())
     }
 
-    /// Hints that the coordinator kept.
+    /// Returns the number of hints that the coordinator stored.
     fn hints(&self) -> u64 {
         let snapshot = self.nodes[0].telemetry();
         let of_shards = snapshot.metrics.iter().filter(|m| m.name == "coordinator_hints_total");
@@ -290,7 +291,7 @@ impl OutrunRun {
         counts.sum()
     }
 
-    /// Every replica has what was acknowledged.
+    /// Checks that every replica has all acknowledged rows.
     fn all_have_all(&mut self) -> Result<(), String> {
         for (at, name) in NODES.iter().enumerate() {
             let address = self.addresses[at];
@@ -349,7 +350,7 @@ impl OutrunRun {
         self.world.run_for(Duration::from_secs(2));
         facts.stop.set(true);
         self.writers_end()?;
-        // Those that asked the replica which stands still took as long as speculation.
+        // Requests to the stopped replica took as long as speculation.
         self.answers(Duration::from_secs(5))?;
         if facts.write.get() > WRITE_MAX {
             return Err(format!("a write at ONE took {:?}", facts.write.get()));

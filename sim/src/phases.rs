@@ -1,4 +1,4 @@
-//! Looks at all nodes that several phases of a run take.
+//! Surveys of all nodes that several phases of a run use.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::survey;
 /// Longest time of one survey after healing.
 pub const SURVEY_MAX: Duration = Duration::from_secs(300);
 
-/// What each node shows of its own.
+/// Returns each node's own data.
 pub fn look(run: &mut Run) -> Result<survey::Looks, String> {
     let name_and_address = |n| (name(n), run.nodes.address(&name(n)));
     let nodes: Vec<_> = run.nodes.staying().into_iter().map(name_and_address).collect();
@@ -19,7 +19,7 @@ pub fn look(run: &mut Run) -> Result<survey::Looks, String> {
     })?
 }
 
-/// Reads every key through every node; what is seen belongs to the history.
+/// Reads every key through every node; the results belong to the history.
 pub fn read_at_quorum(run: &mut Run) -> Result<(), String> {
     let (shared, nodes) = (run.clients.shared.clone(), run.nodes.staying_addresses());
     let keys = run.clients.shared.borrow().keys();

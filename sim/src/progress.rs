@@ -10,23 +10,23 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// So many clients begin, which may send so many requests together.
+    /// Begins with that many clients, which share that many requests.
     pub fn begin(&self, requests: u64, clients: usize) {
         self.left.set(requests);
         self.running.set(clients);
     }
 
-    /// No more requests may be sent.
+    /// Ends all requests.
     pub fn stop(&self) {
         self.left.set(0);
     }
 
-    /// Whether requests may still be sent.
+    /// Returns true if requests may still be sent.
     pub fn goes_on(&self) -> bool {
         self.left.get() > 0
     }
 
-    /// Takes one request of those that are left; false: there is none.
+    /// Takes one of the remaining requests; false: none is left.
     pub fn take(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
@@ -38,7 +38,7 @@ impl Progress {
         self.running.set(self.running.get().saturating_sub(1));
     }
 
-    /// Whether all clients have ended.
+    /// Returns true if all clients have ended.
     pub fn is_over(&self) -> bool {
         self.running.get() == 0
     }

@@ -1,8 +1,8 @@
-//! The recorded cases of `conformance` against a whole simulated node, without a socket: the runner's
-//! own client, whose byte stream goes through the world instead of TCP.
+//! The recorded cases of `conformance` against a whole simulated node, without a socket: the
+//! runner's own client, whose byte stream runs through the world instead of TCP.
 //!
-//! Owns the stream and the settings of the nodes, which are those of the servers in the test command.
-//! Never judges: what differs is said by [`conformance::suite`], as over the wire.
+//! Owns the stream and the settings of the nodes, which are those of the servers in the test
+//! command. Never judges: differences are reported by [`conformance::suite`], as over the wire.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -51,20 +51,20 @@ pub const ROLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the client wants of its connection next.
+/// Next request of the client to its connection.
 enum Wish {
     Send(Vec<u8>),
     Receive,
 }
 
-/// What the connection has for the client.
+/// Bytes, or the end, that the connection has for the client.
 #[derive(Default)]
 struct Arrived {
     bytes: VecDeque<u8>,
     end: Option<String>,
 }
 
-/// A blocking byte stream to the node: reading lets the world go on until something arrives.
+/// A blocking byte stream to the node: reading runs the world until bytes arrive.
 struct Stream {
     world: World,
     wishes: queue::Sender<Wish>,

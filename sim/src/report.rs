@@ -1,9 +1,9 @@
-//! What runs show, and the reach probes: counters that tell whether rare paths were reached.
+//! Reports of runs, and the reach probes: counters that show whether rare paths were reached.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a run shows.
+/// Report of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Hash over every step of the world.
@@ -16,7 +16,7 @@ pub struct Report {
     pub acknowledged: usize,
     /// Faults by name.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What was reached.
+    /// Rare paths that were reached.
     pub probes: Probes,
 }
 

@@ -1,5 +1,5 @@
-//! Files that rot for good: the node finds them, keeps what can be read of them, and a full repair brings
-//! back what is lost.
+//! Files that rot for good: the node finds them, salvages their readable data, and a full repair
+//! restores the rest.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::run::Run;
 
 /// Longest time until what can be read of damaged files is in others, and until a repair has let them go.
 const HEALED_MAX: Duration = Duration::from_secs(300);
-/// A repair counts from so long behind the copies: the product wants ten seconds.
+/// Delay from the copies to the earliest repair that counts: the product requires ten seconds.
 pub const BEHIND_COPIES: Duration = Duration::from_secs(12);
 
-/// Bits of a node's files of the workload flip, and stay so; the node is told to verify its files.
-/// Gives the node, unless it has no file.
+/// Flips bits of a node's files of the workload for good, and orders the node to verify its files.
+/// Returns the node, unless it has no file.
 ///
 /// # Errors
-/// That it does not find what rots, or make copies of the rest.
+/// The node does not find the damage, or does not copy the rest.
 pub fn rot_files(run: &mut Run) -> Result<Option<usize>, String> {
     let staying: Vec<usize> = (0..run.nodes.members.len())
         .filter(|n| run.nodes.members.get(*n).is_some_and(|m| !m.has_left))
@@ -31,7 +31,7 @@ pub fn rot_files(run: &mut Run) -> Result<Option<usize>, String> {
         false => None,
     };
     run.nodes.flush(number)?;
-    // What compactions have begun to remove is not looked at by anybody.
+    // Let compactions remove their inputs: no check reads those files.
     run.nodes.world.run_for(Duration::from_secs(2));
     let bits = rot(&run.nodes, number);
     if bits.is_empty() {
@@ -63,25 +63,25 @@ pub fn verify_files(run: &mut Run, number: usize) -> Result<(), String> {
             tables: Vec::new(),
             how: VerifyRequest::default(),
         };
-        // Answered with what is wrong.
+        // The answer names corrupt files.
         let verify = AdminRequest::Upkeep(UpkeepRequest::Compaction(verify));
         run.nodes.admin_at(number, shard, verify)?;
     }
     Ok(())
 }
 
-/// A repair of everything has ended: no file is damaged any more.
+/// Checks, after a repair of everything, that no file is corrupt any more.
 ///
 /// # Errors
-/// Which one is.
+/// The file that still is.
 pub fn let_go_of_damaged(run: &mut Run, number: usize) -> Result<(), String> {
     wait_for_damaged(run, number, HEALED_MAX, "keeps after a repair", |_| false)
 }
 
-/// Waits until what can be read of all damaged files of a node is in others.
+/// Waits until the readable data of all corrupt files of a node is in other files.
 ///
 /// # Errors
-/// Of which one it is not.
+/// The file whose data is not.
 pub fn wait_for_copies(run: &mut Run, number: usize) -> Result<(), String> {
     let lacks = "has no copies of what can be read of";
     wait_for_damaged(run, number, HEALED_MAX, lacks, |file| file.salvaged)
@@ -109,7 +109,7 @@ pub fn wait_for_damaged(
     }
 }
 
-/// What a node names as damaged.
+/// Returns the files that a node reports as damaged.
 ///
 /// # Errors
 /// That it does not answer.

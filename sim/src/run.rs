@@ -19,16 +19,16 @@ use crate::sabotage::Sabotage;
 use crate::scenario::{Fault, Scenario};
 use crate::workload::Shared;
 
-/// What the clients of a run share.
+/// State that the clients of a run share.
 #[derive(Default)]
 pub struct Clients {
     /// How much they still ask.
     pub progress: Rc<Progress>,
-    /// What they asked for, and what they saw.
+    /// Requests and their outcomes.
     pub shared: Rc<RefCell<Shared>>,
-    /// Operations whose answers are known.
+    /// Operations with known answers.
     pub inverted: Rc<RefCell<Inverted>>,
-    /// Aggregations and filters whose answers are known.
+    /// Aggregations and filters with known answers.
     pub folded: Rc<RefCell<Folded>>,
     /// Requests, without those of the surveys.
     pub asked: usize,
@@ -39,29 +39,29 @@ pub struct Clients {
 pub enum Pending {
     /// That node leaves.
     Decommission(usize),
-    /// That node takes another token.
+    /// That node moves to another token.
     Move(usize),
-    /// That node is dead for good and is to be taken out.
+    /// That node is dead for good and is to be removed.
     Remove(String),
-    /// What one of the above is given up by, of a node that leaves, moves or joins.
+    /// Abort of one of the above, for a node that leaves, moves or joins.
     GivenUp(usize, Movement, Reply),
-    /// What the removal of a dead node is given up by; it is removed in the end.
+    /// Abort of the removal of a dead node; it is removed in the end.
     RemovalGivenUp(String, Reply),
 }
 
-/// What can be given up.
+/// Operation that can be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Movement {
     /// A node leaves.
     Leaving,
-    /// It takes another token.
+    /// It moves to another token.
     Moving,
     /// It joins.
     Joining,
 }
 
 impl Pending {
-    /// Whether that node may end because of it.
+    /// Returns true if that node may end because of it.
     pub fn may_end(&self, number: usize) -> bool {
         match self {
             Pending::Decommission(n) => *n == number,
@@ -71,7 +71,7 @@ impl Pending {
     }
 }
 
-/// What an administrator has begun.
+/// Operations that an administrator has begun.
 #[derive(Default)]
 pub struct Operations {
     /// Operations that are not done.
@@ -82,16 +82,16 @@ pub struct Operations {
     pub together: Rc<Cell<u64>>,
 }
 
-/// What the checkers are given beside the history.
+/// Evidence for the checkers beside the history.
 #[derive(Default)]
 pub struct Evidence {
     /// When which node may be late.
     pub troubles: Vec<Trouble>,
     /// When values that were read but not acknowledged may be lost.
     pub losses: Vec<Loss>,
-    /// What nodes said of their epochs.
+    /// Epochs that nodes reported.
     pub epochs: Vec<EpochView>,
-    /// What the nodes held before the clients came.
+    /// Resources that the nodes held before the clients started.
     pub holdings: Vec<Holdings>,
 }
 
@@ -101,9 +101,9 @@ pub struct Run {
     pub nodes: Nodes,
     /// The clients.
     pub clients: Clients,
-    /// What an administrator has begun.
+    /// Operations that an administrator has begun.
     pub operations: Operations,
-    /// What the checkers are given.
+    /// Evidence for the checkers.
     pub evidence: Evidence,
     /// The node whose files have rotted for good.
     pub rotten: Option<usize>,

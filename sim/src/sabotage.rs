@@ -1,6 +1,6 @@
-//! What tests of checkers let a run do wrong.
+//! Deliberate errors of a run, for tests of checkers.
 
-/// What a run does wrong on purpose, so that tests see the checkers notice it.
+/// Deliberate errors of a run, so that tests see the checkers notice them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sabotage {
     /// Clients write and read at ONE instead of QUORUM.
@@ -17,18 +17,18 @@ pub struct Sabotage {
     pub unhealed: bool,
     /// Increments in doubt are sent again.
     pub repeated_increments: bool,
-    /// Nothing is repaired by itself.
+    /// Automatic repairs are off.
     pub unscheduled: bool,
-    /// One node of a new datacenter loses files of what it copied.
+    /// One node of a new datacenter loses some of the files that it copied.
     pub unbuilt: bool,
-    /// What an operator gives up goes on.
+    /// Aborted operations continue.
     pub no_aborts: bool,
     /// A node that starts with another number of shards does not take its commit log over.
     pub unsharded_log: bool,
     /// A row of those that are folded changes before anything breaks.
     pub spoilt_rows: bool,
-    /// Something of the world is kept when the run is over.
+    /// Some memory of the world is leaked when the run is over.
     pub kept_world: bool,
-    /// Files are gone before a start that should find them damaged.
+    /// Files are deleted before a start that should find them damaged.
     pub unseen_damage: bool,
 }

@@ -44,7 +44,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("filters", include_str!("../scenarios/filters.toml")),
 ];
 
-/// What the driver of a run may do to it.
+/// Fault that the driver of a run may inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A node gets SIGKILL and starts again.
@@ -57,7 +57,7 @@ pub enum Fault {
     Isolate,
     /// Two nodes are cut off from each other.
     Partition,
-    /// Nothing comes from one node to another; the other way is open.
+    /// No segment arrives from one node at another; the other direction is open.
     OneWay,
     /// All connections between two nodes are reset.
     Reset,
@@ -71,7 +71,8 @@ pub enum Fault {
     ThinLink,
     /// A wall clock jumps by up to 20 s, back or on.
     ClockJump,
-    /// A wall clock goes up to 20 % too fast or too slowly for a while; what it has gathered stays.
+    /// A wall clock runs up to 20 % too fast or too slowly for a while; the accumulated difference
+    /// stays.
     ClockDrift,
     /// Each file call of a node takes 5 to 50 ms.
     SlowDisk,
@@ -79,7 +80,7 @@ pub enum Fault {
     SlowNode,
     /// A disk has no room; the node starts again when it has.
     DiskFull,
-    /// A disk refuses what is put on it, and some reads; the node starts again on a good one.
+    /// A disk refuses writes, and some reads; the node restarts on a good one.
     BadDisk,
     /// Bits of data files are flipped, until the node starts again with the files as they were.
     BitRot,
@@ -89,7 +90,7 @@ pub enum Fault {
     RollingRestart,
     /// Two nodes swap their addresses.
     SwapAddresses,
-    /// A node dies with its disk; a new one takes its place.
+    /// A node dies with its disk; a new one replaces it.
     Replace,
     /// A node leaves. Once in a run.
     Decommission,
@@ -97,17 +98,17 @@ pub enum Fault {
     Remove,
     /// Memtables are flushed and files merged on one node.
     Compact,
-    /// A node with one token takes another one.
+    /// A node with one token moves to another one.
     Move,
-    /// A node copies what it owns from the others.
+    /// A node copies its data from the others.
     Rebuild,
     /// A full or incremental repair begins on a node.
     Repair,
     /// An operator turns the schedule of repairs of a node off while one runs, and on again.
     Unschedule,
-    /// A node begins to leave, or to take another token, and an operator gives that up. Of
-    /// scenarios with newcomers: the joining of half of them is given up too; of those with rebuilds and
-    /// removals: these.
+    /// A node begins to leave, or to move to another token, and an operator aborts that. In
+    /// scenarios with newcomers half of the joins are aborted too; in those with rebuilds and
+    /// removals, these.
     Abort,
     /// The keyspace gets another number of replicas. Only for conditional writes: of the others, a
     /// replica that is new has nothing until it is repaired.
@@ -205,7 +206,7 @@ impl Mix {
 pub struct Scenario {
     /// Its name: the file's without `.toml`.
     pub name: String,
-    /// How many fixed seeds `sim` runs without arguments; 0: only when it is asked for.
+    /// Number of fixed seeds that `sim` runs without arguments; 0: only on request.
     pub seeds: u64,
     /// Nodes from the beginning.
     pub nodes: u64,
@@ -230,12 +231,12 @@ pub struct Scenario {
     pub auto_repair: bool,
     /// A node that starts again may have another number of shards.
     pub other_shards: bool,
-    /// The nodes that join are a datacenter of their own, which the keyspace asks for when all is
-    /// healed, and with some seeds no more after that.
+    /// The nodes that join are a datacenter of their own. The keyspace gets replicas there once all
+    /// is healed, and with some seeds loses them again after that.
     pub new_datacenter: bool,
     /// There is a table whose partitions are large enough to be sent as files.
     pub large: bool,
-    /// Power cuts come while a file of hints is being written, if a node has any to write.
+    /// Power cuts hit while a file of hints is being written, if a node has any to write.
     pub hint_cuts: bool,
     /// `propagation_delay_in_seconds` of the table of cells; `None`: the usual.
     pub propagation_delay_seconds: Option<u64>,
@@ -243,7 +244,7 @@ pub struct Scenario {
     pub gc_grace_seconds: Option<u64>,
     /// Each table is compacted by a strategy that the seed draws.
     pub strategies: bool,
-    /// Partitions of a random table whose every answer is known; each has a client of its own.
+    /// Partitions of a random table with known answers; each has a client of its own.
     pub inverted: u64,
     /// Clients that aggregate and filter tables whose rows are known.
     pub folding: u64,
@@ -261,7 +262,7 @@ pub struct Scenario {
     pub lwt_partitions: u64,
     /// Longest pause of a client between two requests.
     pub think: Duration,
-    /// What clients do.
+    /// Shares of the clients' requests.
     pub mix: Mix,
     /// Number of faults.
     pub faults: u64,
@@ -279,7 +280,7 @@ pub struct Scenario {
     pub lateness: Duration,
 }
 
-/// What is wrong with a file.
+/// Error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {problem}")]
 pub struct ScenarioError {
@@ -289,10 +290,10 @@ pub struct ScenarioError {
 }
 
 impl Scenario {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// Names the file, the line and what is expected there.
+    /// Names the file, the line and the expectation.
     pub fn parse(name: &str, text: &str) -> Result<Scenario, ScenarioError> {
         let mut values = Values::parse(name, text)?;
         let mut number = |key: &str, or: u64| values.take(key).unwrap_or(or);
@@ -376,7 +377,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Whether clocks jump or drift in it.
+    /// Returns true if clocks jump or drift in it.
     pub fn do_clocks_jump(&self) -> bool {
         self.has(Fault::ClockJump) || self.has(Fault::ClockDrift)
     }
@@ -389,17 +390,17 @@ impl Scenario {
         }
     }
 
-    /// Whether nodes have to be told their datacenters.
+    /// Returns true if nodes need a configured datacenter.
     pub fn has_datacenters(&self) -> bool {
         self.datacenters > 1 || self.racks > 1 || self.new_datacenter
     }
 
-    /// Whether clients alter and drop tables, so that the schema of each epoch is compared.
+    /// Returns true if clients alter and drop tables, so that the schema of each epoch is compared.
     pub fn changes_schema(&self) -> bool {
         self.mix.alter + self.mix.scratch > 0
     }
 
-    /// Whether that fault may happen.
+    /// Returns true if that fault may happen.
     pub fn has(&self, wanted: Fault) -> bool {
         self.kinds.iter().any(|(fault, share)| *fault == wanted && *share > 0)
     }
@@ -434,7 +435,7 @@ impl Scenario {
         format!("{{'class': 'NetworkTopologyStrategy'{}}}", of_each.collect::<String>())
     }
 
-    /// The scenario of that name that comes with the program.
+    /// Returns the built-in scenario of that name.
     pub fn of_name(name: &str) -> Option<Result<Scenario, ScenarioError>> {
         let (name, text) = FILES.iter().find(|(known, _)| *known == name)?;
         Some(Scenario::parse(name, text))
@@ -504,7 +505,7 @@ mod tests {
         for (name, text) in FILES {
             let scenario = Scenario::parse(name, text).unwrap();
             assert_eq!(scenario.name, *name);
-            // What one run may cost, so that all of them stay affordable.
+            // Limits on the cost of one run, so that all of them stay affordable.
             assert!(scenario.operations <= 2_500 && scenario.faults <= 16, "{name}");
         }
     }

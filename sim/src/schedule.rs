@@ -14,14 +14,14 @@ use crate::run::Run;
 /// How long it may take until every table was repaired after all was healed: it may rest for ten
 /// turns after a failure, wait until its window is used up, and for the other tables of the node.
 const LIMIT: Duration = Duration::from_secs(240);
-/// How often it is looked at.
+/// Interval of polls.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often an incremental repair is ordered: others may have its files just then.
+/// Attempts of an incremental repair: other repairs may hold its files just then.
 const TRIES: u32 = 4;
-/// Before it is ordered again: longer than sessions wait that nobody closes.
+/// Delay before a retry of the order: longer than the timeout of abandoned sessions.
 const TRY_AGAIN: Duration = Duration::from_secs(200);
 
-/// How often, and how many times, it is looked whether a node repairs something just now.
+/// Interval and number of the polls for a running repair.
 const INTERRUPT_LOOK: Duration = Duration::from_millis(5);
 const INTERRUPT_TRIES: u32 = 600;
 
@@ -38,7 +38,7 @@ fn all_since(tables: &[Scheduled], since: i64) -> Verdict {
     }
 }
 
-/// Waits until every table was repaired by itself.
+/// Waits until every table was repaired automatically.
 ///
 /// # Errors
 /// Which one is not, long after its window.

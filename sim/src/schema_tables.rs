@@ -1,5 +1,5 @@
-//! Scenario: schema changes while memtables or the disk are full. A table whose CREATE was answered is
-//! in `system_schema.tables` soon, also while the trouble lasts.
+//! Scenario: schema changes while memtables or the disk are full. A table whose CREATE was answered
+//! appears in `system_schema.tables` soon, also during the fault.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,18 +26,19 @@ const TABLES: usize = 8;
 const RESERVE_BYTES: usize = 4 << 20;
 /// Comment of a table that fills them.
 const COMMENT_BYTES: usize = 60_000;
-/// Room of a full disk: an entry of the metadata log takes some 200 bytes, the rows that show it thousands.
+/// Free space of a full disk: an entry of the metadata log takes some 200 bytes, the rows that show
+/// it thousands.
 const FREE_BYTES: u64 = 2_500;
 
-/// What is full while tables are made.
+/// Resource that is full while tables are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
     /// No data file can be written, until memtables are full.
     Memtables,
     /// There is room for entries of the metadata log and for little else.
     Disk,
-    /// As full memtables, and tables with so long comments that the reserve for the rows that show them is full,
-    /// too. Such a table need not be shown before the trouble ends.
+    /// As full memtables, and tables with such long comments that the reserve for the rows that
+    /// show them is full, too. Such a table need not be shown before the fault ends.
     Reserve,
 }
 
@@ -55,7 +56,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan { seed, shards: 1 + (seed / 3 % 3) as u16, trouble: all[(seed % 3) as usize] }
 }
 
-/// Whether all tables that were acknowledged are shown.
+/// Checks that all acknowledged tables are shown.
 fn all_shown(acknowledged: &BTreeSet<String>, shown: &BTreeSet<String>) -> Result<(), String> {
     match acknowledged.difference(shown).next() {
         Some(table) => Err(format!(

@@ -1,5 +1,6 @@
-//! Scenario: any small durable file of a node that is down is damaged, cut, emptied or deleted. The next start
-//! refuses it by name, or says in a WARN that it rebuilds or ignores it; what the node answers never changes.
+//! Scenario: any small durable file of a node that is down is damaged, cut, emptied or deleted. The
+//! next start refuses it by name, or logs in a WARN that it rebuilds or ignores it. The node's
+//! answers never change.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -39,7 +40,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan { seed, nodes: 1 + (seed % 2) as u8, shards: 1 + (seed / 2 % 2) as u16 }
 }
 
-/// What is done to a file.
+/// Damage to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
     Flip,
@@ -48,14 +49,14 @@ enum Damage {
     Delete,
 }
 
-/// What the next start did.
+/// Outcome of the next start.
 #[derive(Clone, Debug)]
 enum Start {
     Refused(String),
     Ready { warnings: String },
 }
 
-/// Whether a start dealt with a damaged file as it must.
+/// Checks that a start handled a damaged file correctly.
 fn verdict(path: &str, damage: Damage, start: &Start) -> Result<(), String> {
     let name = path.strip_prefix("/data/").unwrap_or(path);
     match start {
@@ -64,7 +65,8 @@ fn verdict(path: &str, damage: Damage, start: &Start) -> Result<(), String> {
             Err(format!("{path}, {damage:?}: refused without its name: {error}"))
         }
         Start::Ready { warnings } if warnings.lines().any(|line| line.contains(name)) => Ok(()),
-        // What is not expected to exist is not missed: ranges are fetched again, caches are cold.
+        // A file that is not expected to exist is not missed: ranges are fetched again, caches are
+        // cold.
         Start::Ready { .. } if damage == Damage::Delete && is_optional(name) => Ok(()),
         Start::Ready { .. } => Err(format!("{path}, {damage:?}: the node started without a word")),
     }
@@ -74,7 +76,7 @@ fn is_optional(name: &str) -> bool {
     name.starts_with("saved_caches/") || name.starts_with("metadata/received-")
 }
 
-/// Whether a path of the disk is a small durable file of this node.
+/// Returns true if a path of the disk is a small durable file of this node.
 fn is_small_file(path: &str) -> bool {
     let Some(name) = path.strip_prefix("/data/") else { return false };
     if name.ends_with(".tmp") || name.starts_with("metadata/cleanup/") {
@@ -120,7 +122,7 @@ struct SmallFilesRun {
     plan: Plan,
     log: Log,
     damaged: BTreeSet<String>,
-    /// As long as it lives the log is written.
+    /// The log is written while this exists.
     _logging: Box<dyn std::any::Any>,
 }
 
@@ -209,7 +211,7 @@ impl SmallFilesRun {
     }
 
     fn end(&self, node: &SimNode, round: u32) -> Result<(), String> {
-        // What a clean stop writes is there from the first round on.
+        // The first round always stops cleanly, so that the files of a clean stop exist later.
         if round > 0 && self.world.random_u64().is_multiple_of(3) {
             self.world.kill(node);
             return Ok(());
@@ -267,7 +269,7 @@ impl SmallFilesRun {
         }
     }
 
-    /// Damages a file of the node that is down: path, how, and what it held.
+    /// Damages a file of the node that is down; returns path, damage, and previous content.
     fn damage(&mut self) -> Result<(String, Damage, Vec<u8>), String> {
         let disk = self.world.disk(&name(1));
         let all: Vec<String> = disk.list().into_iter().filter(|path| is_small_file(path)).collect();
@@ -320,7 +322,7 @@ impl SmallFilesRun {
         out.take().ok_or_else(|| format!("{what}: no result"))
     }
 
-    /// Reads everything and compares it with what was written; counts on afterwards.
+    /// Reads everything and compares it with the written data; increments counters afterwards.
     fn read(&self) -> Result<(), String> {
         self.client("data is read", |_, mut client| async move {
             let rows = must(&mut client, "SELECT k FROM ks.t").await;
@@ -409,8 +411,8 @@ mod tests {
         kinds
     }
 
-    /// What a durable file is: the kind and version of a small one whose checksum fits, or nothing when it is
-    /// one of those with formats of their own. `Err`: it is neither.
+    /// Returns the kind and version of a small durable file whose checksum fits, or `None` for a
+    /// durable file with a format of its own. `Err`: it is neither.
     fn kind_of(path: &str, bytes: &[u8]) -> Result<Option<String>, String> {
         let name = path.strip_prefix("/data/").ok_or("not below the work directory")?;
         let file = name.rsplit('/').next().unwrap_or(name);

@@ -14,10 +14,10 @@ pub const NODES_MIN: u64 = 3;
 /// Requests and faults that it must have.
 const OPERATIONS_MIN: u64 = 2_000;
 const FAULTS_MIN: u64 = 10;
-/// How many seeds lie between two lines of progress.
+/// Seeds between two lines of progress.
 const PROGRESS_SEEDS: u64 = 20;
 
-/// What to do.
+/// Options of a soak test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orders {
     /// For how long runs are begun.
@@ -26,14 +26,14 @@ pub struct Orders {
     pub seed: u64,
     /// One scenario only, by name.
     pub scenario: Option<String>,
-    /// At most so many runs.
+    /// Most runs.
     pub runs: Option<u64>,
 }
 
-/// The words behind `soak`; the error says what is wrong with them.
+/// Parses the words after `soak`.
 ///
 /// # Errors
-/// An unknown word, or a number that is none.
+/// An unknown word, or an invalid number.
 pub fn parse(words: &[String]) -> Result<Orders, String> {
     let mut orders = Orders { minutes: 0, seed: 1, scenario: None, runs: None };
     let mut words = words.iter();
@@ -57,7 +57,7 @@ pub fn parse(words: &[String]) -> Result<Orders, String> {
 /// One scenario by name: a run of a seed.
 pub type OneRun = Box<dyn Fn(u64) -> Result<Report, String>>;
 
-/// What the runs come to.
+/// Sum over the runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sum {
     runs: u64,
@@ -110,7 +110,7 @@ fn names_behind(word: &str, source: &str, names: &mut BTreeSet<String>) {
     }
 }
 
-/// CPU time that this thread has used, in milliseconds; 0 where the system does not say.
+/// Returns the CPU time of this thread, in milliseconds; 0 where the system does not report it.
 fn cpu_millis() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos: Option<u64> = text.split(' ').next().and_then(|word| word.parse().ok());
@@ -157,7 +157,7 @@ impl Sum {
         lines
     }
 
-    /// Adds what another process has counted; false when the line says nothing of that kind.
+    /// Adds the counts of another process; false when the line has none.
     fn take_line(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |at: usize| words.get(at).and_then(|w| w.parse::<u64>().ok()).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! What the driver of a scenario asks the nodes itself: whether they serve, and everything that the
-//! checkers want to see after healing.
+//! Requests of the driver of a scenario to the nodes: whether they serve, and all data that the
+//! checkers need after healing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,7 +21,8 @@ use crate::workload::{self, Shared};
 
 /// Rows per page: small, so that scans take several.
 const PAGE_ROWS: i32 = 23;
-/// Of the table with large rows: a page must stay below half of what a small node has for requests.
+/// Rows in a page of the table with large rows: a page must stay below half of a small node's
+/// memory for requests.
 const LARGE_PAGE_ROWS: i32 = 5;
 /// Codes of the native protocol.
 const READ_FAILURE: i32 = 0x1300;
@@ -163,10 +164,10 @@ async fn scan(client: &mut Client, text: &str, width: usize) -> Result<Rows, Str
     }
 }
 
-/// Reads every key, then every table, at ALL: whatever differs is repaired.
+/// Reads every key, then every table, at ALL: differences are repaired.
 ///
 /// # Errors
-/// Which read fails although everything is healed.
+/// The read that fails although everything is healed.
 pub async fn read_at_all(
     rt: Rt,
     address: SocketAddr,
@@ -198,7 +199,7 @@ pub async fn read_at_all(
     Ok(())
 }
 
-/// What one node shows of each table, read at ONE.
+/// Returns the rows of each table that one node shows, read at ONE.
 ///
 /// # Errors
 /// Which read fails.
@@ -258,7 +259,7 @@ pub async fn right_or_failed(
     Ok(reads)
 }
 
-/// Whether a read came to its end; its rows are compared with what is right.
+/// Returns true if a read completed; its rows are compared with the expected ones.
 async fn pages(
     client: &mut Client,
     text: &str,
@@ -405,10 +406,10 @@ pub async fn read_batches(rt: Rt, address: SocketAddr) -> Result<BTreeMap<i32, u
     Ok(found)
 }
 
-/// What [`look_at_each`] sees: by node its tables, and its schema.
+/// Result of [`look_at_each`]: by node its tables, and its schema.
 pub type Looks = (Vec<(String, BTreeMap<String, Rows>)>, Vec<SchemaView>);
 
-/// What each node has itself, read at ONE, and what it says of the schema.
+/// Returns each node's own data, read at ONE, and its schema.
 ///
 /// # Errors
 /// Which read fails.
@@ -446,7 +447,7 @@ pub async fn look_at_each(
 /// Runs a statement that must succeed.
 ///
 /// # Errors
-/// What it was answered by.
+/// The answer, if it is another one.
 pub async fn create_one(client: &mut Client, text: &str) -> Result<(), String> {
     match client.query(text).await {
         Ok(Answer::Done) => Ok(()),

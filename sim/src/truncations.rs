@@ -1,5 +1,6 @@
-//! Scenario: TRUNCATE while disks are full or refuse single writes, then restarts. A row acknowledged after the
-//! statement was answered stays, whatever the answer was; a row from before one that was answered OK stays away.
+//! Scenario: TRUNCATE while disks are full or refuse single writes, then restarts. A row
+//! acknowledged after the statement was answered stays, whatever the answer was. A row from before
+//! one that was answered OK never comes back.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 const ROWS: i32 = 12;
 /// Inserts of a batch that fail before it ends.
 const REFUSALS_MAX: u32 = 60;
-/// How long a client looks for an open port, or for an answer to TRUNCATE.
+/// Timeout of a client for an open port, or for an answer to TRUNCATE.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One run's choices.
@@ -43,7 +44,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan { seed, nodes, shards: 1 + (seed / 2 % 2) as u16, rounds: 4 }
 }
 
-/// What the client knows: which rows must be there, which may, which must not.
+/// State that the client knows: rows that must exist, may exist, must not exist.
 #[derive(Clone, Debug, Default)]
 struct Model {
     next_key: i32,
@@ -62,7 +63,7 @@ struct Model {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Ok,
-    /// It failed, and does nothing any more to rows of later.
+    /// It failed, and will not affect later rows.
     Failed,
     /// It may take effect later.
     InDoubt,
@@ -79,7 +80,8 @@ impl Model {
     fn truncated(&mut self, ended: Ended) {
         let before: Vec<i32> = self.required.iter().chain(&self.possible).copied().collect();
         self.required.clear();
-        // One that was answered OK is behind it in the metadata log, or has decided it.
+        // A truncation that was answered OK comes after the doubtful one in the metadata log, or
+        // has decided it.
         self.is_in_doubt = ended == Ended::InDoubt || (self.is_in_doubt && ended != Ended::Ok);
         match ended {
             Ended::Ok => {
@@ -209,7 +211,7 @@ impl TruncationsRun {
         self.start(n)
     }
 
-    /// What goes wrong with the disk while the statement runs.
+    /// Injects a random fault of the disk while the statement runs; returns its name.
     fn spoil(&self, disk: &DiskControl) -> &'static str {
         match self.world.random_u64() % 5 {
             0 => {

@@ -1,11 +1,15 @@
-//! Scenario: clients that send read after read and read no answer, beside one that behaves and one that reads
-//! slowly.
+//! Scenario: clients that send reads without reading the answers, beside one that behaves and one
+//! that reads slowly.
 //!
-//! The checker demands that what the node holds for requests stays within its share of the memory, by its own
-//! account and by the allocator; that the client that behaves is answered, every time and soon; that the one that
-//! reads slowly is never closed and gets every answer; and of each client that reads nothing that it is paused and
-//! then closed. One that is still connected when the time is up must find all its answers in the buffers of its
-//! socket: the node holds nothing for it (the reads of such a client were refused for lack of memory).
+//! The checker demands:
+//!
+//! - The node's memory for requests stays within its share, by its own account and by the
+//!   allocator.
+//! - The client that behaves is answered, every time and soon.
+//! - The slow reader is never closed and gets every answer.
+//! - Each client that reads nothing is paused and then closed. One that is still connected at the
+//!   end must find all its answers in the buffers of its socket: the node holds nothing for it (the
+//!   reads of such a client were refused for lack of memory).
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -26,17 +30,19 @@ const MEMORY: u64 = 64 << 20;
 const HELD_MAX: i64 = (MEMORY as i64 / 100) * 15 * 5 / 4;
 /// How long the client that behaves may wait.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long the others go on; a client that reads nothing is closed after a minute at the latest.
+/// Duration for the other clients; a client that reads nothing is closed after a minute at the
+/// latest.
 const LENGTH: Duration = Duration::from_secs(90);
-/// What a client that was not closed finds when it reads at last must be in the buffers of the two sockets, and
-/// arrive in a few round trips.
+/// Bytes that an open client finds when it reads at last must be in the buffers of the two sockets,
+/// and arrive in a few round trips.
 const LEFT_TIME: Duration = Duration::from_millis(100);
 /// Rows that the client that reads slowly reads.
 const SLOW_ROWS: usize = 100;
 /// Its pace: 20 kB/s, so that it reads for some 50 s.
 const SLOW_STEP: (usize, Duration) = (4 << 10, Duration::from_millis(200));
-/// Most bytes that the process may grow by: what is held for requests; sockets' buffers of both sides of each
-/// connection; memtables, caches and what the simulated disk has do not grow while clients read.
+/// Most bytes that the process may grow by: memory held for requests, and sockets' buffers of both
+/// sides of each connection. Memtables, caches and the simulated disk do not grow while clients
+/// read.
 fn grown_max(hostile: usize) -> i64 {
     HELD_MAX + (6 << 20) + hostile as i64 * (512 << 10)
 }
@@ -67,7 +73,7 @@ pub fn plan(seed: u64) -> Plan {
     }
 }
 
-/// What a run has shown.
+/// Results of a run.
 #[derive(Clone, Debug)]
 struct Found {
     /// Answers to the client that behaves.
@@ -86,7 +92,7 @@ struct Found {
     ends: Vec<End>,
     /// Answers that the client that reads slowly has read, or why it could not.
     slow: Result<usize, String>,
-    /// Bytes that they had asked for.
+    /// Bytes of the answers that they requested.
     asked: i64,
 }
 
@@ -182,7 +188,7 @@ async fn fill(rt: Rt, address: SocketAddr, rows: usize, done: Rc<Cell<bool>>) {
     done.set(true);
 }
 
-/// Sends reads and reads nothing until the time is up; then looks what became of it.
+/// Sends reads and reads nothing until the time is up; then checks its connection.
 async fn ask_only(rt: Rt, address: SocketAddr, reads: usize, found: Shared) {
     let end = rt.now() + LENGTH;
     let mut client = connect(&rt, address).await;

@@ -1,6 +1,7 @@
-//! Scenario: the wall clock of one of three nodes jumps by an hour, on or back. A few seconds later lightweight
-//! transactions succeed through all nodes and on all partitions, and the node, and no other one, says that
-//! its clock is wrong; when the clock is right again it says so.
+//! Scenario: the wall clock of one of three nodes jumps by an hour, forward or back. A few seconds
+//! later lightweight transactions succeed through all nodes and on all partitions. The node, and no
+//! other one, reports that its clock is wrong, and withdraws the report once the clock is right
+//! again.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,9 +25,9 @@ pub struct Plan {
     pub seed: u64,
     /// Shards of each node.
     pub shards: u16,
-    /// Whose clock jumps.
+    /// Node whose clock jumps.
     pub node: usize,
-    /// How far on.
+    /// Size of the jump, forward.
     pub ahead_micros: i64,
     /// Time until the others must go around it.
     pub notice: Duration,
@@ -83,7 +84,7 @@ fn write(run: &mut OutrunRun, first: i32) -> Result<usize, String> {
     Ok(applied)
 }
 
-/// Whether exactly the nodes that are named say that their clocks are wrong.
+/// Checks that exactly the named nodes report that their clocks are wrong.
 fn check_said(run: &OutrunRun, wrong: Option<usize>) -> Result<(), String> {
     for (at, name) in NODES.iter().enumerate() {
         let said = is_wrong(run, at);

@@ -1,4 +1,4 @@
-//! The clients of a scenario: what they ask for, and how they note it down.
+//! The clients of a scenario: their requests, and how these are recorded.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,16 +47,16 @@ pub const SCHEMA: [&str; 7] = [
     cells::SCHEMA,
 ];
 
-/// What the clients of one run share.
+/// State that the clients of one run share.
 #[derive(Default)]
 pub struct Shared {
-    /// Everything they asked for.
+    /// All requests.
     pub history: History,
-    /// What was seen of conditional writes and serial reads.
+    /// Outcomes of conditional writes and serial reads.
     pub transactions: Transactions,
-    /// What was written to and seen of single cells.
+    /// Writes to single cells and reads of them.
     pub cells: Cells,
-    /// What was added to and seen of counters.
+    /// Increments of counters and reads of them.
     pub counts: Counts,
     stamps: BTreeMap<i32, i64>,
     last_batch: i32,
@@ -69,7 +69,7 @@ impl Shared {
         self.stamps.keys().copied().collect()
     }
 
-    /// A filter of which the last values of a key are about at the limit.
+    /// Returns a filter whose limit is near the last values of a key.
     fn filter(&self, key: i32, drawn: u64) -> Scan {
         let last = self.stamps.get(&key).copied().unwrap_or(0);
         let limit = last - (drawn / 4 % 3) as i64;
@@ -93,11 +93,11 @@ pub struct Plan {
     pub number: u64,
     /// The nodes.
     pub addresses: Vec<SocketAddr>,
-    /// What it does.
+    /// Scenario that it follows.
     pub scenario: Rc<Scenario>,
-    /// What it does wrong.
+    /// Deliberate errors of the run.
     pub sabotage: Sabotage,
-    /// What is left to be asked.
+    /// Requests that are left to send.
     pub progress: Rc<Progress>,
 }
 
@@ -152,16 +152,16 @@ async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &Re
         if !goes_on {
             return;
         }
-        // Who is told of a failure does not try again at once.
+        // A client whose request failed does not retry at once.
         let think = plan.scenario.think.as_micros() as u64 * if is_done { 1 } else { 10 };
         rt.sleep(Duration::from_micros(rt.random_u64() % think.max(1))).await;
     }
 }
 
-/// The level of a request, and whom it binds.
+/// Returns the level of a request, and its scope.
 ///
-/// With several datacenters every second key is written at EACH_QUORUM, and half of its reads are at
-/// LOCAL_QUORUM.
+/// With several datacenters every second key is written at EACH_QUORUM, and half of its reads are
+/// at LOCAL_QUORUM.
 fn level(rt: &Rt, plan: &Plan, action: Action, node: usize) -> (Consistency, Scope) {
     if plan.sabotage.weak_levels {
         return (Consistency::One, Scope::Quorum);
@@ -185,8 +185,8 @@ fn level(rt: &Rt, plan: &Plan, action: Action, node: usize) -> (Consistency, Sco
     }
 }
 
-/// Levels other than QUORUM, by key: those of its writes and those of its reads meet in a replica, but
-/// for what is written at ANY.
+/// Returns levels other than QUORUM, by key: those of its writes and those of its reads meet in a
+/// replica, except writes at ANY.
 fn paired_level(action: Action) -> Option<(Consistency, Scope)> {
     let (key, is_write) = match action {
         Action::Write { key, .. } | Action::Delete { key, .. } => (key, true),
@@ -272,7 +272,7 @@ fn text_of(action: Action, plan: &Plan) -> String {
     }
 }
 
-/// What an answer means, and whether the connection is of no use any more.
+/// Returns the outcome of an answer, and true if the connection is lost.
 fn answered(action: Action, answer: Result<Answer, Lost>) -> (Ending, bool) {
     let is_lost = answer.is_err();
     (ending(action, answer), is_lost)
@@ -292,7 +292,7 @@ async fn transact(
         Some(serial) => (serial, part),
         None => (Consistency::Serial, part - 1),
     };
-    // What must be on a quorum where others look for it, and no more.
+    // Decided values must reach a quorum of the replicas that others read, and no more.
     client.set_consistency(match serial {
         Consistency::LocalSerial => Consistency::LocalQuorum,
         _ => Consistency::Quorum,
@@ -510,7 +510,7 @@ fn is_of_schema(action: Action) -> bool {
     matches!(action, Action::Create { .. } | Action::Alter { .. } | Action::Scratch { .. })
 }
 
-/// What an answer means.
+/// Returns the outcome of an answer.
 pub fn ending(action: Action, answer: Result<Answer, Lost>) -> Ending {
     match (action, answer) {
         (_, Err(Lost(why))) => Ending::Unknown(why),

@@ -1,4 +1,4 @@
-//! `amplification`: what each compaction strategy costs over long simulated workloads, as a page with
+//! `amplification`: cost of each compaction strategy over long simulated workloads, as a page with
 //! plots. The counts come from `compact_plan::simulated`; they are the same on every machine.
 
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ const METRICS: [Metric; 4] = [
 pub enum Task {
     /// Write them.
     Write,
-    /// Say whether they are as they would be written.
+    /// Compare the page with the one that would be written.
     Check,
 }
 

@@ -1,6 +1,6 @@
 //! Calls of the file system whose errors name the path.
 //!
-//! Owns: that. Never: what is in the files.
+//! Owns: these calls. Never: the contents of files.
 
 use std::fs::{File, Metadata, ReadDir};
 use std::path::Path;

@@ -209,7 +209,7 @@ fn paths(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<()>
     Ok(())
 }
 
-/// The pages that say how many statements were compared with Cassandra say what the generated page says.
+/// Checks that pages with the number of compared statements agree with the generated page.
 fn statements(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let generated = fs::read_to_string(root.join(DIFFERENCES)).unwrap_or_default();
     let found = generated.lines().find_map(|line| line.strip_prefix("Of ")?.split(' ').next());

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::layers::members;
 use crate::scan;
 
-/// What cargo-fuzz passes to rustc for coverage.
+/// Flags with which cargo-fuzz makes rustc measure coverage.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
      -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
@@ -59,7 +59,7 @@ pub fn run(root: &Path, name: &str, seconds: u64) -> Result<bool> {
         bail!("no fuzz function \"{name}\"; see cargo xtask fuzz --list");
     };
     let shell = root.join("target/fuzz").join(name);
-    // What libFuzzer finds on the way is kept apart from the seeds, which are in the repository.
+    // Inputs that libFuzzer finds are stored apart from the seeds, which are in the repository.
     let seeds = root.join("fuzz/corpus").join(name);
     let corpus = root.join("target/fuzz/corpus").join(name);
     let artifacts = root.join("fuzz/artifacts").join(name);

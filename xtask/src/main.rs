@@ -1,6 +1,6 @@
 //! Developer commands. `cargo xtask help` lists them.
 //!
-//! Owns: what is checked before a merge and in which order. Never: product code.
+//! Owns: the checks before a merge, and their order. Never: product code.
 
 mod amplification;
 mod book;

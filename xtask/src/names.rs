@@ -1,8 +1,9 @@
 //! Names that the whole workspace shares: invariants, rare-path probes, fault points.
 //!
-//! A module's map declares an invariant as `INV-name-1: …`. Its name is quoted where it is asserted (in the text of an
-//! assertion) or by the test or checker that would fail without it. A declared name that nobody quotes is a promise
-//! that nothing holds, so it fails tidy, unless `xtask/unchecked-invariants.txt` lists it; that list only shrinks.
+//! A module's map declares an invariant as `INV-name-1: …`. Its name is quoted where it is asserted
+//! (in the text of an assertion) or by the test or checker that would fail without it. A declared
+//! name without a quote is a promise that nothing enforces. It fails tidy unless
+//! `xtask/unchecked-invariants.txt` lists it; that list only shrinks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +26,7 @@ struct Uses {
     referenced: Option<String>,
 }
 
-/// What one walk over the sources found.
+/// Names that one walk over the sources found.
 #[derive(Default)]
 struct Names {
     invariants: BTreeMap<String, Uses>,
@@ -33,7 +34,7 @@ struct Names {
     probes: BTreeMap<String, Vec<String>>,
 }
 
-/// Whatever breaks the rules of names, a sentence each.
+/// Returns violations of the rules of names, a sentence each.
 pub fn violations(root: &Path) -> Result<Vec<String>> {
     let mut names = Names::default();
     for path in files::of_repository(root, &["rs"])? {
@@ -131,7 +132,8 @@ impl Names {
     }
 }
 
-/// Whether the `#[cfg(test)]` of this line stands on something smaller than a module with a body.
+/// Returns true if the `#[cfg(test)]` of this line annotates something smaller than a module with a
+/// body.
 fn source_declares_only(source: &str, number: usize) -> bool {
     let next = source.lines().nth(number).unwrap_or_default().trim_start();
     !(next.starts_with("mod ") && next.ends_with('{'))

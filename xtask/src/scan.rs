@@ -92,7 +92,7 @@ pub fn without_tests(code: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether `word` stands in `line` with no letter, digit or underscore at its word ends.
+/// Returns true if `word` occurs in `line` with no letter, digit or underscore at its word ends.
 pub fn has_word(line: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

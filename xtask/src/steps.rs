@@ -13,7 +13,7 @@ use crate::tidy;
 pub struct Step {
     /// Its name, to run it alone.
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose, for the list of steps.
     pub what: &'static str,
     action: Action,
     /// The step with which it begins when all are run, in a process of its own that carries out all such
@@ -52,8 +52,8 @@ enum Action {
     RunWithBinary(&'static [&'static str]),
     /// Every `<directory>/<name>/run.sh`, each a step of its own with a server of its own.
     Scripts(&'static str),
-    /// What scripts of later steps fetch and build before they run, `run.sh` of these directories and of those
-    /// in them.
+    /// Scripts that fetch and build files for later steps, `run.sh` of these directories and of
+    /// those in them.
     Prepare(&'static [&'static str]),
 }
 
@@ -75,8 +75,8 @@ const UNIT: Step = step(
     "unit, property and fuzz-function tests, simulator scenarios",
     &["cargo", "test", "--workspace", "--quiet", "--no-fail-fast"],
 );
-// With `--tests`, so that dependencies have the features that the tests gave them: else what is below
-// them is built twice.
+// With `--tests`, so that dependencies have the features that the tests gave them: else their
+// dependencies are built twice.
 const BUILD: Step = step(
     "build",
     "the binaries that every later step uses",
@@ -93,8 +93,9 @@ const SIMULATOR: Step =
 /// Before a commit.
 pub const CHECK: &[Step] = &[FORMAT, TIDY, LINTS, UNIT, BUILD, SIMULATOR, CONFORMANCE];
 
-/// The one test command. One profile (dev) builds everything once. Beside the compiler, which keeps the
-/// processors busy, runs what waits for downloads; later two rows of steps that mostly wait.
+/// The one test command. One profile (dev) builds everything once. Steps that wait for downloads
+/// run beside the compiler, which keeps the processors busy; later two rows of steps that mostly
+/// wait.
 pub const TEST: &[Step] = &[
     FORMAT,
     TIDY,
@@ -121,8 +122,8 @@ pub const TEST: &[Step] = &[
         "histories of simulated runs, judged by the Go library porcupine too",
         &["bash", "tests/porcupine/run.sh"],
     ),
-    // A step of its own: the product is built without the feature. Only `udf`, `cql-plan` and what is below
-    // them are built again.
+    // A step of its own: the product is built without the feature. Only `udf`, `cql-plan` and their
+    // dependents are rebuilt.
     step(
         "lua",
         "user functions in Lua, which only builds with the feature have",
@@ -232,7 +233,7 @@ fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
     server.args(["--api-port", &(PORT + 2).to_string(), "--memory", "512MiB", "--smp", "2"]);
     // For the tables that want it, as those of `invert` do.
     server.args(["--row-cache-size", "16MiB"]);
-    // A stock Cassandra takes any timestamp, and the cases were recorded from one.
+    // A stock Cassandra accepts any timestamp, and the cases were recorded from one.
     server.args(["--maximum-timestamp-fail-threshold", "0s"]);
     // For the suites that make some; off by default.
     server.args(["--user-defined-functions-enabled", "true"]);
@@ -296,7 +297,8 @@ impl Beside {
         Ok(Some(Beside { steps, before, process: Some(process), output, rows }))
     }
 
-    /// Waits for their end, prints what they printed and adds their rows; one that left no row has failed.
+    /// Waits for their end, prints their output and adds their rows; one that left no row has
+    /// failed.
     fn wait(mut self, table: &mut Vec<Row>) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.wait()?;
@@ -332,7 +334,7 @@ const BINARY_VARIABLES: [&str; 3] = ["HELENUS_BIN", "FLIGHTS_HELENUS", "BANK_HEL
 /// Names the file into which a process of [`Beside`] writes its rows.
 const ROWS: &str = "HELENUS_TEST_ROWS";
 
-/// Runs the steps (those named, when any is) to the end, whatever fails; `true` when all pass.
+/// Runs the steps (the named ones, if any) to the end, despite failures; `true` when all pass.
 pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> {
     for name in names {
         let script = name.strip_prefix("drivers/").is_some();
@@ -343,7 +345,7 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
     let started = Instant::now();
     let mut table: Vec<Row> = Vec::new();
     let mut beside: Vec<Beside> = Vec::new();
-    // Where it is now: a step may build it anew.
+    // The present path: a step may rebuild it.
     let program = std::env::current_exe()?;
     for step in steps {
         if names.is_empty() {
@@ -440,7 +442,7 @@ impl Row {
         format!("{} {} {} {}\n", self.name, self.passed, self.minutes, self.processor)
     }
 
-    /// What [`line`](Self::line) wrote.
+    /// Parses the output of [`line`](Self::line).
     fn parse(line: &str) -> Option<Row> {
         let mut words = line.split_whitespace();
         let row = Row {
@@ -494,10 +496,10 @@ fn command_with(root: &Path, words: &[&str], environment: &[(&str, &str)]) -> Re
     Ok(command.status()?.success())
 }
 
-/// Tells a `run.sh` to fetch and build what it needs, and to run nothing.
+/// Makes a `run.sh` fetch and build its dependencies, and run nothing.
 const PREPARE_ONLY: &str = "PREPARE_ONLY";
 
-/// Has scripts fetch and build what they need, one after the other; goes on when one cannot.
+/// Makes scripts fetch and build their dependencies, one after the other; continues when one fails.
 fn prepare(root: &Path, directories: &[&str]) -> Result<bool> {
     let mut passed = true;
     for directory in directories {

@@ -16,7 +16,7 @@ use crate::scan;
 use crate::structure;
 use crate::verification;
 
-/// Where the reference of settings is kept.
+/// Path of the reference of settings.
 pub const REFERENCE: &str = "docs/user/configuration.md";
 
 /// Changes settings when the configuration is read again.
@@ -25,7 +25,7 @@ const RELOAD: &str = "crates/node/src/reload.rs";
 /// Lines of a file without its tests above which it is reported.
 const FILE_LINES: usize = 800;
 
-/// What a crate may not touch: (words, what to use instead).
+/// Code that a crate may not use: (words, replacement).
 type Ban = (&'static [&'static str], &'static str);
 
 const FILES: Ban = (&["std::fs", "rustix::fs", "File::open"], "files go through rt::File");
@@ -95,12 +95,12 @@ const EXCEPTIONS: &[(&str, &[&str])] = &[
     ("crates/front/cql-server/src/mesh.rs", &["std::sync::atomic", "AtomicUsize"]),
     // `std::task::Wake` wants `Arc`: the flag that a waker sets.
     ("crates/front/cql-server/src/pending.rs", &["std::sync::atomic", "AtomicBool"]),
-    // What a starting node reports to the thread that started it: written once.
+    // A starting node's reports to the thread that started it: written once.
     ("crates/node/src/lib.rs", &["OnceLock"]),
     // Counts of bugs and marks of rare paths, of the whole process: reports only, nothing decides by them.
     ("crates/base/stdx/src/invariant.rs", &["Mutex"]),
     ("crates/base/stdx/src/probe.rs", &["Mutex", "std::sync::atomic", "AtomicBool"]),
-    // The simulator's draw for fault points, of the thread that runs it; nobody else sets it.
+    // The simulator's draw for fault points, of the thread that runs it; no other thread sets it.
     ("crates/base/stdx/src/chaos.rs", &["thread_local!"]),
 ];
 
@@ -133,7 +133,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("#[should_", "panic"), "a test states what is returned"),
 ];
 
-/// Checks everything; prints what is wrong; `true` when nothing is.
+/// Checks everything; prints violations; `true` when there are none.
 pub fn run(root: &Path) -> Result<bool> {
     let mut wrong: Vec<String> = Vec::new();
     let layers_text = fs::read_to_string(root.join("xtask/layers.toml"))
@@ -260,7 +260,7 @@ fn live(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Every block of unsafe code says why it is sound.
+/// Checks that every block of unsafe code has a comment on its soundness.
 fn safety(shown: &str, source: &str, code: &str, wrong: &mut Vec<String>) {
     let lines: Vec<&str> = source.lines().collect();
     for (at, line) in code.lines().enumerate() {
@@ -273,7 +273,8 @@ fn safety(shown: &str, source: &str, code: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// A supported setting is read by somebody, and the reference is what the table says.
+/// Checks that every supported setting is read by some crate, and that the reference matches the
+/// table.
 fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<()> {
     let mut code = String::new();
     for member in members.iter().filter(|m| m.name != "conf" && m.name != "xtask") {
@@ -293,8 +294,8 @@ fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<
                 | "partitioner"
                 | "endpoint_snitch"
         );
-        // Those with one value only, with an accessor in `conf`, or that allow what is never done,
-        // need no reader of their own.
+        // Settings with one value only, with an accessor in `conf`, or that allow something never
+        // done, need no reader of their own.
         let read = scan::has_word(&code, &format!(".{name}"));
         if *status == conf::Status::Supported && !accessor && !read {
             wrong.push(format!(

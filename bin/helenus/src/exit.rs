@@ -1,4 +1,4 @@
-//! Exit codes. `docs/user/exit-codes.md` says the same to users.
+//! Exit codes. `docs/user/exit-codes.md` documents them for users.
 
 use membership::SubmitError;
 use membership::log::OpenError;
@@ -14,7 +14,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or configuration; 3 damaged or refus
 4 data directory in use; 5 address in use. `nodetool`: 1 wrong usage or no connection,
 2 the node reported an error.";
 
-/// The exit code of a node that did not start or stopped by itself.
+/// Returns the exit code of a node that did not start, or stopped without a request.
 pub fn of_start(error: &StartError) -> u8 {
     match error {
         StartError::InUse(_) => IN_USE,
@@ -33,7 +33,7 @@ pub fn of_start(error: &StartError) -> u8 {
         StartError::Io(error) | StartError::Import(TakeoverError::Io(error)) => of_io(error),
         // Files of Cassandra that cannot be taken over as they are.
         StartError::Import(_) => DAMAGED,
-        // Whatever else stops a node is a failure of the moment: disk full, IO error, panic.
+        // Every other end of a node is a transient failure: disk full, IO error, panic.
         _ => FAILED,
     }
 }

@@ -1,7 +1,7 @@
 //! The last records of the log, for `system_views.system_logs`.
 //!
-//! Every record that goes to standard error is kept here too, in a ring: the oldest goes when there
-//! are too many or they take too much.
+//! Every record that is written to standard error is stored here too, in a ring: the oldest is
+//! dropped when there are too many or they take too much memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::layer::Context;
 
-/// Records that are kept: Cassandra's default.
+/// Most records: Cassandra's default.
 const RECORDS_MAX: usize = 50_000;
 /// Bytes of their messages: at a hundred or two each, all of them fit.
 const BYTES_MAX: usize = 16 << 20;
-/// Bytes of one message; what is longer is cut here, not on standard error.
+/// Bytes of one message; longer ones are cut here, not on standard error.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// The ring. Clones are the same.
@@ -27,7 +27,7 @@ pub struct LogRecords(Arc<Mutex<Ring>>);
 
 struct Ring {
     records: VecDeque<Arc<LogRecord>>,
-    /// Of the messages.
+    /// Bytes of the messages.
     bytes: usize,
     records_max: usize,
     bytes_max: usize,

@@ -1,5 +1,5 @@
-//! The log: text or JSON, one event per line, on standard error. What it says can be changed while the
-//! node runs (`nodetool setlogginglevel`), and its last records can be read as a table.
+//! The log: text or JSON, one event per line, on standard error. Its levels can be changed while
+//! the node runs (`nodetool setlogginglevel`), and its last records can be read as a table.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::log_records::LogRecords;
 
-/// What everything is called that has no level of its own.
+/// Name of all modules that have no level of their own.
 const ROOT: &str = "ROOT";
 
 /// Puts another filter in force.
@@ -28,7 +28,7 @@ type Reload = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
 
 /// The levels of the log, and its last records.
 pub struct Levels {
-    /// Of the start: `info`, or what `RUST_LOG` said.
+    /// Directives at the start: the level of the setting, or `RUST_LOG`.
     first: String,
     /// Changed since, by module; `ROOT` is everything else.
     changed: Mutex<BTreeMap<String, String>>,
@@ -113,7 +113,8 @@ fn filter(text: &str, level: LevelFilter) -> Result<EnvFilter, String> {
 }
 
 impl Levels {
-    /// Takes the level of the configuration, which was read again, for what has no level of its own.
+    /// Applies the level of the configuration, which was read again, to modules without a level of
+    /// their own.
     ///
     /// # Errors
     /// It cannot be put in force; in words.
@@ -196,7 +197,7 @@ fn change(changed: &mut BTreeMap<String, String>, wanted: &LogLevelReport) -> Re
     Ok(())
 }
 
-/// What is in force, as `RUST_LOG` is written: later words go before earlier ones.
+/// Returns the levels in force in the syntax of `RUST_LOG`; later directives override earlier ones.
 fn directives(first: &str, changed: &BTreeMap<String, String>) -> String {
     let mut text = first.to_owned();
     if let Some(level) = changed.get(ROOT) {
@@ -220,9 +221,9 @@ fn levels(first: &str, changed: &BTreeMap<String, String>) -> Vec<LogLevelReport
     std::iter::once(LogLevelReport { logger: ROOT.to_owned(), level: root }).chain(rest).collect()
 }
 
-/// A panic is an event of the log before it ends the process, so that JSON logs have it too. It ends
-/// the process in every build: a node that lost one of its shards must not go on, and would wait
-/// for it for ever.
+/// A panic is an event of the log before it ends the process, so that JSON logs have it too. It
+/// ends the process in every build: a node that lost one of its shards must not continue, and would
+/// wait for it forever.
 fn log_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();

@@ -53,8 +53,8 @@ impl Terminal for Process {
         std::thread::sleep(time);
     }
 
-    /// The system's own look-up (hosts file, DNS, whatever it is set to) is asked through `getent`: the standard
-    /// library has none from addresses to names. How long it waits is the system's setting.
+    /// Resolves names with the system's resolver (hosts file, DNS, as configured) through `getent`:
+    /// the standard library has none from addresses to names. Its timeout is the system's setting.
     fn host_names(&self, addresses: &[&str]) -> Result<String, String> {
         let ran = Command::new("getent").arg("hosts").args(addresses).output();
         let output = ran.map_err(|error| {
@@ -97,7 +97,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
 /// Prints a failure; the exit code.
 fn report(failure: &Failure, api: Option<&NodeApi>) -> u8 {
     match failure {
-        // Cassandra's tool looks for the table itself.
+        // Cassandra's tool looks the table up itself.
         Failure::BadUse(message) if message.starts_with("ColumnFamilyStore for ") => {
             complain_line!("{message}");
         }

@@ -13,9 +13,9 @@ use crate::server::Layers;
 
 /// Carries out reloads, one after the other.
 pub struct Reloader {
-    /// Where the configuration comes from.
+    /// Sources of the configuration.
     pub layers: Layers,
-    /// As it was read last.
+    /// The configuration as it was read last.
     pub current: Options,
     /// The log's.
     pub levels: Arc<Levels>,

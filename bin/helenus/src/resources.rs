@@ -1,10 +1,10 @@
-//! What this machine offers: cores, memory (of the cgroup, where it is smaller), open files.
+//! Resources of this machine: cores, memory (of the cgroup, where it is smaller), open files.
 
 use std::fs;
 
-/// Share of the machine's memory that a node takes when nobody says how much.
+/// Default of a node's memory: the machine's memory divided by this.
 const MEMORY_SHARE: u64 = 4;
-/// Most memory that a node takes when nobody says how much.
+/// Upper limit of the default of a node's memory.
 const MEMORY_DEFAULT_MAX: u64 = 8 << 30;
 /// Smallest memory that the setting accepts.
 const MEMORY_MIN: u64 = 64 << 20;
@@ -15,7 +15,7 @@ pub fn cores() -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX).clamp(1, 256)
 }
 
-/// Memory that a node takes by itself: a quarter of the RAM or of the cgroup's limit, at most 8 GiB.
+/// Default of a node's memory: a quarter of the RAM or of the cgroup's limit, at most 8 GiB.
 pub fn memory_default() -> u64 {
     let ram = fs::read_to_string("/proc/meminfo").ok().and_then(|t| total_ram(&t));
     let limit = cgroup_memory_limit();
@@ -75,13 +75,13 @@ fn cgroup_files(groups: &str) -> Vec<(String, &'static str)> {
     files
 }
 
-/// `None` for "max" and for version 1's way to say it (a number near 2^63).
+/// Parses a limit; `None` for "max" and for its form in version 1 (a number near 2^63).
 fn cgroup_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|n| *n < 1 << 62)
 }
 
-/// Raises the limit of open files to what is allowed without privileges; returns it. Files,
-/// SSTables and connections of a node need more than the 1,024 of a shell.
+/// Raises the limit of open files to the maximum without privileges; returns it. Files, SSTables
+/// and connections of a node need more than the 1,024 of a shell.
 pub fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -112,7 +112,7 @@ pub struct Usage {
 }
 
 fn cpu_ticks(stat: &str) -> Option<u64> {
-    // The name in parentheses may hold spaces; fields are counted behind it.
+    // The name in parentheses may hold spaces; fields are counted after it.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;

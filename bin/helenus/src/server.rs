@@ -53,7 +53,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
 pub struct Layers(CommandLine);
 
 impl Layers {
-    /// The settings as they are configured now. Blocks while host names are looked up.
+    /// Returns the settings of the present configuration. Blocks while host names are resolved.
     ///
     /// # Errors
     /// The configuration cannot be read, or a name has no address; in words.
@@ -98,8 +98,8 @@ fn load(command_line: CommandLine) -> Result<Loaded, String> {
     conf::load(&Sources { file, environment, command_line }).map_err(|errors| errors.to_string())
 }
 
-/// Data directories of the node whose settings are those of the environment and of a file, if one is
-/// named.
+/// Returns the data directories of the node with the settings of the environment and of a file, if
+/// one is named.
 pub fn data_directories(config_file: Option<String>) -> Result<Vec<String>, String> {
     let mut command_line = CommandLine::default();
     command_line.config_file = config_file;
@@ -138,7 +138,7 @@ fn resolve(setting: &str, address: &mut Address) -> Result<(), String> {
 fn resolved_seed(seed: &str) -> Result<String, String> {
     let seed = seed.trim();
     let is_address = seed.parse::<IpAddr>().is_ok() || seed.parse::<SocketAddr>().is_ok();
-    // What stands in brackets is an address or nothing; crate `node` says which.
+    // Text in brackets is an address or an error; crate `node` checks it.
     if seed.is_empty() || is_address || seed.starts_with('[') {
         return Ok(seed.to_owned());
     }
@@ -195,7 +195,7 @@ fn announce(options: &Options) {
 }
 
 fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
-    // Before anything is opened: whatever is begun is ended in order.
+    // Before anything is opened: everything that is started is stopped in order.
     let signals = match Signals::catch() {
         Ok(signals) => signals,
         Err(error) => {
@@ -234,7 +234,7 @@ fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
 
 fn report(error: &StartError) {
     tracing::error!(%error, "the node ended");
-    // The log may go to a collector; whoever started the program by hand reads this.
+    // The log may go to a collector; a user who started the program by hand reads this.
     complain_line!("helenus server: {error}");
 }
 

@@ -17,18 +17,18 @@ use crate::exit;
 /// same signal twice at once, to the process and to its group.
 const SECOND_INTERRUPT_AFTER: Duration = Duration::from_secs(1);
 
-/// What a signal leads to.
+/// Reaction to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reaction {
     /// Flush everything, then end.
     Drain,
-    /// End now, with what was acknowledged in the commit log.
+    /// End now; acknowledged writes are in the commit log.
     End,
     /// Read the configuration again.
     Reload,
     /// The node drains already.
     Wait,
-    /// Go on; the log names the signal.
+    /// Continue; the log names the signal.
     Ignore,
 }
 
@@ -88,8 +88,8 @@ impl Draining {
     }
 }
 
-/// Signals that would end the process and mean nothing here. SIGQUIT among them: Java prints its
-/// threads for it and goes on, and operators of Cassandra send it.
+/// Signals that would end the process and mean nothing here. SIGQUIT is among them: Java prints its
+/// threads on it and continues, and operators of Cassandra send it.
 const IGNORED: [(&str, Number); 8] = [
     ("SIGUSR1", Number::USR1),
     ("SIGUSR2", Number::USR2),
@@ -168,7 +168,8 @@ impl Signals {
                     }
                     Reaction::Reload => {
                         tracing::info!(signal, "reading the configuration again");
-                        // Full: a reload that has not begun yet reads what is there now.
+                        // Full: a pending reload, which has not begun yet, will read the present
+                        // files.
                         let _ = reload.try_send(());
                     }
                     Reaction::Wait => {
@@ -224,12 +225,13 @@ impl Terminal {
     }
 }
 
-/// Whether this process has a controlling terminal. The system takes it away before it sends SIGHUP.
+/// Returns true if this process has a controlling terminal. The system detaches it before it sends
+/// SIGHUP.
 fn is_open() -> bool {
     File::open("/dev/tty").is_ok()
 }
 
-/// Whether the process was started with SIGHUP ignored. Known on Linux only.
+/// Returns true if the process was started with SIGHUP ignored. Known on Linux only.
 fn hangups_are_ignored() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -241,7 +243,7 @@ fn hangups_are_ignored() -> bool {
 mod tests {
     use super::*;
 
-    /// The reactions to signals, each so many milliseconds after the first.
+    /// Returns the reactions to signals, with their times in milliseconds after the first.
     fn reactions(signals: &[(u64, Caught)]) -> Vec<Reaction> {
         let start = Instant::now();
         let mut state = Draining::default();

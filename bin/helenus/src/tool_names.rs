@@ -40,7 +40,7 @@ type FindTable<'m> = dyn Fn(&str, &str) -> Result<Vec<String>, String> + 'm;
 pub struct Machine<'m> {
     /// Variable of the environment.
     pub variable: &'m dyn Fn(&str) -> Option<String>,
-    /// Whether a path exists.
+    /// Returns true if a path exists.
     pub exists: &'m dyn Fn(&str) -> bool,
     /// Directories that hold a table's files.
     pub table: &'m FindTable<'m>,
@@ -176,8 +176,7 @@ fn write_pid(path: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// What a line under a tool's name stands for; `ks t` has the directories `/d/ks/t-1` and
-    /// `/e/ks/t-1`.
+    /// Resolves a line under a tool's name; `ks t` has the directories `/d/ks/t-1` and `/e/ks/t-1`.
     pub(super) fn resolved(line: &str) -> Option<Invocation> {
         resolved_with(line, &|_| None)
     }

@@ -125,7 +125,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Of a test that failed.
+        // Kill the server of a failed test.
         let _ = self.child.kill();
     }
 }
@@ -203,7 +203,7 @@ fn a_terminal_that_closes_drains() {
     server.wait_for("configuration reloaded");
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    // Its log went to the terminal, which is gone: the lock of its directory tells of its end.
+    // Its log went to the terminal, which is closed: the lock of its directory shows its end.
     server.wait_for_lock();
     assert_eq!(server.commit_log(), [""; 0], "not drained");
 }

@@ -122,7 +122,7 @@ fn run(options: &Options) -> Result<bool> {
     let mut sum = Sum::default();
     for number in 0..options.rounds {
         let seed = options.seed + number;
-        // Never behind the clock of the servers: their compactions drop what has run out by it.
+        // Never before the clock of the servers: their compactions purge expired data by it.
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let mut upset = |upset: Upset, keyspace: &str| match (upset, &options.admin) {
             (Upset::Restart, _) => restart(options, keyspace),
@@ -150,7 +150,8 @@ fn run(options: &Options) -> Result<bool> {
         if without.len() > SHOWN {
             println!("seed {seed}: and {} more", without.len() - SHOWN);
         }
-        // A line that is written over: whatever ends the run, what was compared until then is known.
+        // A line that is overwritten: however the run ends, the compared statements so far are
+        // known.
         eprint!("\rseed {seed} done, {sum}    ");
     }
     eprintln!();
@@ -158,7 +159,7 @@ fn run(options: &Options) -> Result<bool> {
     Ok(sum.unexplained == 0)
 }
 
-/// What the rounds so far showed.
+/// Sum of the rounds so far.
 #[derive(Default)]
 struct Sum {
     total: Outcome,
@@ -220,15 +221,16 @@ fn connect(target: &str) -> Result<Client> {
     Client::start(wire::open(target)?, 5)
 }
 
-/// Runs the command and connects anew to both.
+/// Runs the command and reconnects to both.
 fn restart(options: &Options, keyspace: &str) -> Result<Done> {
     let command = options.restart.as_deref().unwrap_or("true");
     let status = std::process::Command::new("sh").arg("-c").arg(command).status()?;
     if !status.success() {
         bail!("{command}: {status}");
     }
-    // A connection is warned once, of a statement that its server had not prepared yet: a new one is
-    // prepared here, so that it does not matter which of those that follow are known to whom.
+    // A connection is warned once, of a statement that its server had not prepared yet. A new one
+    // is prepared here, so that later statements behave the same whether the servers know them or
+    // not.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let unknown = format!("SELECT key FROM local WHERE key = '{}'", since.as_nanos());
     let again = |target: &str| {
@@ -244,7 +246,7 @@ fn restart(options: &Options, keyspace: &str) -> Result<Done> {
     Ok(Done::Anew(Box::new((again(&options.ours)?, again(&options.theirs)?))))
 }
 
-/// Says it to the admin port in HTTP.
+/// Sends the command to the admin port by HTTP.
 fn ask_admin(admin: &str, upset: Upset, keyspace: &str) -> Result<()> {
     let what = match upset {
         Upset::Flush => "keyspace_flush",

@@ -1,4 +1,5 @@
-//! `invert --target HOST:PORT[,HOST:PORT...]`: random operations on random tables, whose every answer is known.
+//! `invert --target HOST:PORT[,HOST:PORT...]`: random operations on random tables, with known
+//! answers.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -38,8 +39,8 @@ exit status: 0 all answers are right, 1 one is not, 2 could not run";
 const ANSWER: Duration = Duration::from_secs(20);
 /// QUORUM.
 const LEVEL: u16 = 4;
-/// Codes of errors after which an operation is repeated: overloaded, bootstrapping, unavailable,
-/// timeouts, failures, and what a coordinator says of itself (server error).
+/// Codes of errors after which an operation is retried: overloaded, bootstrapping, unavailable,
+/// timeouts, failures, and a coordinator's own (server error).
 const REPEATED: [i32; 8] = [0x0000, 0x1000, 0x1001, 0x1002, 0x1100, 0x1200, 0x1300, 0x1500];
 
 struct Options {
@@ -115,7 +116,7 @@ struct Link {
 }
 
 impl Link {
-    /// All pages of an answer; repeated until it comes.
+    /// Returns all pages of an answer; retries until it arrives.
     fn ask(&mut self, cql: &str, page: Option<i32>) -> Result<Vec<Cells>> {
         let begun = Instant::now();
         loop {

@@ -21,7 +21,7 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// Of a literal that reads the same in both forms.
+    /// Builds a literal that reads the same in both forms.
     pub fn same(text: impl Into<String>) -> Self {
         let text = text.into();
         Self { bound: text.clone(), text }
@@ -96,7 +96,7 @@ pub fn settle(marked: &str, random: &mut Random) -> Statement {
         if !all && random.percent(50) {
             return literal.text.clone();
         }
-        // One odd value at most: which of two is told is another question.
+        // One odd value at most: which of two is reported is another question.
         values.push(match (literal.bound.strip_suffix(EXACT), random.below(100)) {
             (Some(exact), _) => exact.to_owned(),
             (None, odd) if is_odd || odd > 7 => literal.bound.clone(),
@@ -118,7 +118,7 @@ pub fn settle(marked: &str, random: &mut Random) -> Statement {
     Statement { text, values: Some(values) }
 }
 
-/// Whether a literal may be bound.
+/// Returns true if a literal may be bound.
 #[must_use]
 pub fn is_marked(one: &str) -> bool {
     one.starts_with(BEGIN)

@@ -1,4 +1,4 @@
-//! Whether two answers are the same.
+//! Comparison of two answers.
 
 use crate::client::{Answer, ServerError};
 use crate::value::render;
@@ -6,7 +6,7 @@ use crate::value::render;
 /// An answer as text: lines that are compared one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What was answered.
+    /// Lines of the answer.
     pub lines: Vec<String>,
     /// Warnings, sorted.
     pub warnings: Vec<String>,

@@ -16,8 +16,9 @@ struct Rule {
 }
 
 impl Known {
-    /// Reads a list. Each line is `statement | ours | theirs | reason`: texts that the statement and the
-    /// two answers contain, and why that may be; empty lines and lines with `#` are passed over.
+    /// Reads a list. Each line is `statement | ours | theirs | reason`: texts that the statement
+    /// and the two answers contain, and the reason of the difference. Empty lines and lines with
+    /// `#` are skipped.
     ///
     /// # Errors
     /// A line has another form or no reason.
@@ -43,7 +44,7 @@ impl Known {
         Ok(Known(rules))
     }
 
-    /// Whether a difference has a reason.
+    /// Returns true if a difference has a reason.
     #[must_use]
     pub fn explains(&self, found: &Found) -> bool {
         self.0.iter().any(|rule| {

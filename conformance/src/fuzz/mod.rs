@@ -1,13 +1,13 @@
-//! The differential fuzzer: random tables and statements, valid and slightly wrong, whose answers must be
-//! the same from two servers.
+//! The differential fuzzer: random tables and statements, valid and slightly wrong, whose answers
+//! must be the same from two servers.
 //!
-//! Owns: the choices of a seed (`random`), literals that may be bound (`bound`), types and literals (`types`), a table (`table`), statements that
-//! write (`write`) and read (`select`), the comparison of two answers (`compare`), a round (`round`), differences
-//! with a reason (`known`).
-//! Never: looks at an answer to decide what comes next, so that a seed alone gives the statements.
+//! Owns: the choices of a seed (`random`), literals that may be bound (`bound`), types and literals
+//! (`types`), a table (`table`), statements that write (`write`) and read (`select`), the
+//! comparison of two answers (`compare`), a round (`round`), differences with a reason (`known`).
+//! Never: chooses the next statement by an answer, so that a seed alone gives the statements.
 //!
-//! Time is the caller's: each request carries `now_in_seconds`, so that TTLs run out in the same place on
-//! both servers.
+//! Time is the caller's: each request has `now_in_seconds`, so that TTLs expire at the same
+//! statement on both servers.
 
 pub mod bound;
 pub mod compare;

@@ -26,7 +26,7 @@ impl Random {
         usize::try_from(self.bits() % end).unwrap_or(0)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true in that many of a hundred cases.
     pub fn percent(&mut self, chance: usize) -> bool {
         self.below(100) < chance
     }

@@ -17,7 +17,7 @@ const PAGES_MAX: usize = 2_000;
 /// Queries that are asked again after a flush or compaction.
 const AGAIN: usize = 12;
 
-/// What is done to our server beside statements.
+/// Disturbance of our server between statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upset {
     /// Memtables go to the disk.
@@ -28,7 +28,7 @@ pub enum Upset {
     Restart,
 }
 
-/// What came of an upset.
+/// Outcome of an upset.
 pub enum Done {
     /// The server cannot be upset so.
     Not,
@@ -54,7 +54,7 @@ pub struct Pair<'a> {
     pub now: i32,
     /// Prints every statement.
     pub verbose: bool,
-    /// Ours may be told to restart.
+    /// Our server may be restarted.
     pub restarts: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct Found {
     pub before: Vec<String>,
 }
 
-/// What a round showed.
+/// Results of a round.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Statements that were compared.
@@ -192,7 +192,7 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
 }
 
 impl Pair<'_> {
-    /// Whether it was done.
+    /// Upsets our server; returns true if that is supported.
     fn upset(&mut self, upset: Upset, keyspace: &str, outcome: &mut Outcome) -> Result<bool> {
         match (self.upset)(upset, keyspace)? {
             Done::Not => return Ok(false),
@@ -229,7 +229,7 @@ impl Pair<'_> {
             println!("{};\n    {}", statement.shown(), theirs.lines.join("\n    "));
         }
         let changes = !["SELECT", "DESCRIBE"].iter().any(|read| statement.text.starts_with(read));
-        // What only one of them did, no later answer can hide.
+        // A change that only one of them accepted leaves a lasting difference.
         outcome.parted |= changes && our_error != their_error;
         if let Some((our, their)) = difference(&ours, &theirs) {
             outcome.found.push(Found {

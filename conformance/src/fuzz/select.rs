@@ -15,7 +15,7 @@ pub fn statement(table: &Table, random: &mut Random) -> Statement {
     write::settle(&text, random)
 }
 
-/// What shows all of a table.
+/// Returns the queries that show all of a table.
 #[must_use]
 pub fn everything(table: &Table) -> Vec<String> {
     let mut all = vec![format!("SELECT * FROM {}", table.name)];
@@ -116,7 +116,7 @@ fn whole(table: &Table, random: &mut Random) -> String {
             text.push_str(&format!(" GROUP BY {}", names.join(", ")));
         }
     }
-    // Cassandra sorts the documents of several partitions by another column than it is asked for.
+    // Cassandra sorts the documents of several partitions by another column than the requested one.
     if !clustering.is_empty() && !is_json && random.percent(if one_partition { 25 } else { 3 }) {
         text.push_str(&order(&clustering, random));
     }
@@ -201,7 +201,7 @@ fn compare(column: &Column, value: String, random: &mut Random) -> String {
 fn filter(column: &Column, random: &mut Random) -> String {
     let name = &column.name;
     match &column.kind {
-        // Cassandra finds cells of static collections whose TTL has run out.
+        // Cassandra returns expired cells of static collections.
         kind if column.role == Role::Static && kind.is_multi_cell() => {
             compare(column, kind.literal(random), random)
         }
@@ -294,8 +294,8 @@ fn scalar(table: &Table, column: &Column, random: &mut Random) -> String {
         12 => match kind {
             Type::Map(..) => format!("{}({name})", random.pick(&["map_keys", "map_values"])),
             Type::Set(..) | Type::List(..) => {
-                // No sums of what is no number: whether Cassandra says so before or after what is wrong
-                // in the WHERE clause depends on the type.
+                // No sums of values that are no numbers: whether Cassandra reports that before or
+                // after an error in the WHERE clause depends on the type.
                 let functions = ["collection_count", "collection_min", "collection_max"];
                 format!("{}({name})", random.pick(&functions))
             }
@@ -312,7 +312,7 @@ fn scalar(table: &Table, column: &Column, random: &mut Random) -> String {
                     random.pick(&["to_unix_timestamp", "to_date", "to_timestamp"])
                 )
             }
-            // Of these Cassandra computes 32 digits, and fails inside for log(0).
+            // Cassandra computes 32 digits of these, and fails inside for log(0).
             Type::Native("decimal" | "varint") => {
                 format!("{}({name})", random.pick(&["abs", "round"]))
             }

@@ -15,12 +15,12 @@ pub enum Mode {
     Counters,
 }
 
-/// What a column is.
+/// Role of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Of the partition key.
+    /// Part of the partition key.
     Partition,
-    /// Of the clustering; whether it descends.
+    /// Part of the clustering key; true: descending.
     Clustering(bool),
     /// One value per partition.
     Static,
@@ -35,7 +35,7 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub kind: Type,
-    /// What it is.
+    /// Role of the column.
     pub role: Role,
 }
 
@@ -44,7 +44,7 @@ pub struct Column {
 pub struct Table {
     /// Its name.
     pub name: String,
-    /// Where timestamps come from.
+    /// Source of timestamps.
     pub mode: Mode,
     /// All columns: partition key, clustering, static, regular.
     pub columns: Vec<Column>,
@@ -54,8 +54,9 @@ pub struct Table {
     pub default_ttl: u32,
     /// Rows may be inserted with a TTL that runs out; then each query reads every column.
     ///
-    /// Cassandra leaves cells that are older than the marker of their row and that nobody asks for aside,
-    /// also when the marker has run out: whether a row is there depends on the columns asked for.
+    /// Cassandra skips cells that are older than the marker of their row and that the query does
+    /// not select, even when the marker has expired. So a row's existence depends on the selected
+    /// columns.
     pub has_mortal_rows: bool,
     /// How often it was altered.
     pub alterations: usize,

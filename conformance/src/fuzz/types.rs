@@ -112,7 +112,7 @@ impl Type {
         }
     }
 
-    /// Whether its elements are cells of their own.
+    /// Returns true if its elements are cells of their own.
     #[must_use]
     pub fn is_multi_cell(&self) -> bool {
         matches!(
@@ -121,7 +121,7 @@ impl Type {
         )
     }
 
-    /// Whether it is a number.
+    /// Returns true if it is a number.
     #[must_use]
     pub fn is_number(&self) -> bool {
         let numbers =

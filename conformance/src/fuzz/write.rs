@@ -17,10 +17,10 @@ pub enum Phase {
     Late,
 }
 
-/// A random statement that changes data.
+/// Returns a random statement that changes data.
 ///
-/// Counters that were deleted must not be changed again: Cassandra says that what comes of it is
-/// undefined, and it does go on from the value that its cache still has.
+/// Deleted counters must not be changed again: Cassandra documents the result as undefined, and it
+/// does continue from the value in its cache.
 pub fn statement(table: &Table, random: &mut Random, phase: Phase) -> Statement {
     let text = match random.below(100) {
         _ if table.mode == Mode::Counters && phase == Phase::Late => delete(table, random, true),
@@ -31,7 +31,8 @@ pub fn statement(table: &Table, random: &mut Random, phase: Phase) -> Statement 
     settle(&text, random)
 }
 
-/// What is to be sent of a marked text: some literals as bound values, or something wrong.
+/// Builds the statement of a marked text: some literals become bound values, or an error is
+/// inserted.
 pub fn settle(text: &str, random: &mut Random) -> Statement {
     match random.percent(3) {
         true => Statement::plain(damage(&bound::plain(text), random)),
@@ -61,7 +62,7 @@ fn using(table: &Table, random: &mut Random, may_state: bool, has_ttl: bool) -> 
         parts.push(format!("TIMESTAMP {}", number(&stamp)));
     }
     if has_ttl && random.percent(15) {
-        // What has run out for conditional statements goes by the server's clock.
+        // Expiry for conditional statements follows the server's clock.
         let ttl = match table.mode {
             Mode::Clock => random.pick(&["100000", "200000", "0"]),
             _ => random.pick(&["5", "40", "100000", "0"]),
@@ -90,7 +91,7 @@ fn insert(table: &Table, random: &mut Random, may_state: bool) -> String {
     }
     let mut using = using(table, random, may_state, true);
     if !table.has_mortal_rows {
-        // The marker of a row lives as long as its cells at least.
+        // The marker of a row lives at least as long as its cells.
         for (short, long) in [("5", "200000"), ("40", "200001")] {
             using =
                 using.replace(&format!("TTL {}", number(short)), &format!("TTL {}", number(long)));
@@ -143,7 +144,7 @@ fn is_key(column: &Column) -> bool {
 /// A JSON value; `None` for types that this does not write.
 fn json(kind: &Type, random: &mut Random) -> Option<String> {
     Some(match kind {
-        // Of two values that are no ASCII Cassandra tells the one its hash table has first.
+        // For two values that are no ASCII, Cassandra reports the one its hash table has first.
         Type::Native("ascii") => (*random.pick(&["\"a\"", "\"b\"", "\"\""])).to_owned(),
         Type::Native("text") => {
             (*random.pick(&["\"a\"", "\"b\"", "\"\"", "\"it's\"", "\"Ä\""])).to_owned()
@@ -481,7 +482,7 @@ pub fn damage(text: &str, random: &mut Random) -> String {
             let copy = words.get(other).cloned().unwrap_or_default();
             words.insert(at, copy);
         }
-        // Where a cut uuid is wrong Cassandra's lexer says in a way of its own.
+        // For a truncated uuid, Cassandra's lexer reports the error position differently.
         _ => {
             if let Some(word) = words.get_mut(at)
                 && word.matches('-').count() < 3

@@ -1,11 +1,11 @@
 //! Values of a type from numbers, and the numbers of values.
 //!
-//! The number of a value below 2^bits is multiplied by an odd constant, which spreads small numbers over
-//! the type and can be undone. The order of a type is the order of what it is multiplied to.
+//! The number of a value below 2^bits is multiplied by an odd constant, which spreads small numbers
+//! over the type and is invertible. The order of a type is the order of the products.
 
 /// Odd, so that multiplication by it can be undone.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Digits behind the point of decimals.
+/// Digits after the point of decimals.
 const SCALE: i32 = 2;
 
 /// A type.
@@ -113,7 +113,7 @@ impl Kind {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// What a number is spread to: values of the type have this order.
+    /// Spreads a number over the type's range: values of the type have this order.
     #[must_use]
     pub fn rank(self, number: u64) -> u64 {
         number.wrapping_mul(SPREAD) & self.mask()

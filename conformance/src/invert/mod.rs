@@ -1,14 +1,14 @@
-//! Invertible data: every value that is written says which operation wrote it, so a model that knows the
-//! operations of a partition knows each byte of every answer.
+//! Invertible data: every written value identifies the operation that wrote it, so a model that
+//! knows the operations of a partition knows each byte of every answer.
 //!
-//! Owns: values of all types from numbers and back (`kind`), random tables (`table`), the operations of a
-//! partition (`operation`), what they leave (`model`), reads and what they must answer (`read`).
-//! Never: talks to a server. Operations have timestamps of their own and may be repeated until they are
-//! acknowledged; so whoever runs them, over the wire or in a simulator, with faults or without, compares
-//! with one answer only.
+//! Owns: values of all types from numbers and back (`kind`), random tables (`table`), the
+//! operations of a partition (`operation`), their result (`model`), reads and their expected
+//! answers (`read`). Never: talks to a server. Operations have timestamps of their own and may be
+//! retried until they are acknowledged. So every runner, over the wire or in a simulator, with
+//! faults or without, compares with one answer only.
 //!
-//! One partition must have one writer at a time. Timestamps are unique within a partition and do not
-//! follow the order of the operations.
+//! One partition must have one writer at a time. Timestamps are unique within a partition and do
+//! not follow the order of the operations.
 
 pub mod kind;
 pub mod model;

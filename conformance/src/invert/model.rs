@@ -1,4 +1,4 @@
-//! What operations leave of a partition: they are carried out one after the other in the order of their
+//! Model of a partition: operations are carried out one after the other in the order of their
 //! timestamps, on a plain map.
 
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl Row {
 }
 
 impl Partition {
-    /// What these operations leave; their order does not matter.
+    /// Returns the partition that results from these operations; their order does not matter.
     #[must_use]
     pub fn of(table: &Table, operations: &[Operation]) -> Self {
         let mut sorted: Vec<&Operation> = operations.iter().collect();

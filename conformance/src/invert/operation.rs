@@ -13,7 +13,7 @@ const ELEMENTS: u64 = 4;
 /// Slots of one operation: columns times elements.
 const SLOTS: u64 = 64;
 
-/// An end of a slice: the value of the column behind the prefix.
+/// An end of a slice: the value of the column after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// Number of the value.
@@ -34,7 +34,7 @@ pub struct Slice {
     pub high: Option<End>,
 }
 
-/// What happens to a column.
+/// Change of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The number of its value, or `None`: deleted.
@@ -45,10 +45,10 @@ pub enum Change {
     Element(u64, Option<u64>),
 }
 
-/// What an operation does.
+/// Action of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// INSERT of a row, which is there then even without values.
+    /// INSERT of a row, which then exists even without values.
     Insert(Vec<u64>, Vec<(usize, Change)>),
     /// UPDATE of a row.
     Update(Vec<u64>, Vec<(usize, Change)>),
@@ -67,7 +67,7 @@ pub struct Operation {
     pub number: u64,
     /// Its timestamp.
     pub stamp: i64,
-    /// What it does.
+    /// Action of the operation.
     pub action: Action,
 }
 
@@ -84,7 +84,7 @@ pub fn writer_of(value: u64) -> u64 {
 }
 
 impl Slice {
-    /// Whether a clustering key is in it.
+    /// Returns true if the slice contains a clustering key.
     #[must_use]
     pub fn has(&self, table: &Table, key: &[u64]) -> bool {
         if !key.starts_with(&self.prefix) {
@@ -120,7 +120,7 @@ impl Slice {
         slice
     }
 
-    /// What follows the partition's terms in WHERE.
+    /// Returns the terms after the partition's terms in WHERE.
     #[must_use]
     pub fn terms(&self, table: &Table) -> String {
         let literal = |column: usize, number: u64| {
@@ -300,7 +300,8 @@ fn assigned(table: &Table, column: usize, change: &Change) -> String {
     }
 }
 
-/// The numbers in a frozen list: the value's, and as many more as it says itself.
+/// Returns the numbers in a frozen list: the value's, and further ones, whose count follows from
+/// the number.
 pub fn frozen(number: u64) -> impl Iterator<Item = u64> {
     (0..=number % 3).map(move |step| number + step)
 }

@@ -1,4 +1,4 @@
-//! Reads of a partition, what they must answer, and what is wrong when they do not.
+//! Reads of a partition, their expected answers, and the errors of wrong ones.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub struct Read {
     pub slice: Slice,
     /// Against the table's order.
     pub is_reversed: bool,
-    /// So many at most.
+    /// Limit of rows.
     pub limit: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ impl Read {
         rows
     }
 
-    /// What of an answer is not what the operations say; `None`: nothing.
+    /// Returns the first difference between an answer and the operations; `None`: none.
     #[must_use]
     pub fn wrong(
         &self,
@@ -109,7 +109,7 @@ impl Read {
     }
 }
 
-/// A cell: its bytes, and which operation wrote it where they say so.
+/// Formats a cell: its bytes, and the operation that wrote it if they identify one.
 fn shown(table: &Table, column: usize, cell: Option<&Option<Vec<u8>>>) -> String {
     let Some(Some(bytes)) = cell else { return "null".to_owned() };
     let mut text = String::from("0x");

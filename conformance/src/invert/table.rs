@@ -7,7 +7,7 @@ use crate::fuzz::random::Random;
 /// Different values of a clustering column that operations use.
 pub const POOL: u64 = 5;
 
-/// What a column holds.
+/// Shape of a column's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One value.
@@ -34,7 +34,7 @@ impl Shape {
 /// A column that is not of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// What it holds.
+    /// Shape of its content.
     pub shape: Shape,
     /// One for the partition.
     pub is_static: bool,
@@ -60,7 +60,7 @@ pub struct Table {
     pub clustering: Vec<Clustering>,
     /// The others: static ones first.
     pub columns: Vec<Column>,
-    /// What all is drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -163,7 +163,7 @@ impl Table {
         mixed(&[self.seed, 2, column as u64, random.bits() % POOL]) & 0xffff
     }
 
-    /// What a clustering column's value is sorted by in the table.
+    /// Returns the sort key of a clustering column's value in the table.
     #[must_use]
     pub fn place(&self, column: usize, number: u64) -> u64 {
         self.clustering.get(column).map_or(0, |column| {

@@ -48,7 +48,7 @@ fn every_kind_of_operation_comes_up_and_timestamps_are_unique() {
     assert!(seen.iter().all(|count| *count > 20), "{seen:?}");
 }
 
-/// What a server answers that has carried out these operations only.
+/// Returns the answer of a server that has carried out these operations only.
 fn answer(table: &Table, read: &Read, operations: &[Operation]) -> Vec<super::model::Cells> {
     read.expected(table, &Partition::of(table, operations))
 }

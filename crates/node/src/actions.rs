@@ -1,4 +1,4 @@
-//! What a shard can be told to do by an administrator, bound to its store and server.
+//! Actions of a shard for administrators, bound to its store and server.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -55,13 +55,13 @@ pub(crate) struct Actions {
     pub(crate) live: Rc<RefCell<Options>>,
     /// The seeds in force; shard 0's are the node's.
     pub(crate) seeds: Rc<RefCell<Vec<String>>>,
-    /// Who reads them again.
+    /// Source of re-read seeds.
     pub(crate) seed_source: Option<Arc<dyn SeedSource>>,
-    /// Limits among them were changed: shard 0 looks at its disks at once.
+    /// Limits among them were changed: shard 0 checks its disks at once.
     pub(crate) limits_changed: Rc<Notify>,
     /// Clients are served.
     pub(crate) serving: Rc<Cell<bool>>,
-    /// They are not served any more as long as this process runs.
+    /// Serving is stopped until the process ends.
     pub(crate) stopped: Rc<Cell<bool>>,
     /// Shard 0 opens or closes the ports.
     pub(crate) is_switching: Rc<Cell<bool>>,
@@ -69,9 +69,9 @@ pub(crate) struct Actions {
     pub(crate) drained: Rc<Cell<bool>>,
     /// The other nodes; `None`: it stands alone.
     pub(crate) cluster: Option<ClusterShard>,
-    /// The way to have every shard serve no clients any more.
+    /// Mesh through which every shard stops serving clients.
     pub(crate) policy: Arc<PolicyMesh>,
-    /// What the node writes about itself.
+    /// Writer of the node's rows about itself.
     pub(crate) own_rows: OwnRows,
     /// Shard 0: keys of encrypted connections of clients; `None`: there are none.
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
@@ -119,7 +119,7 @@ impl Actions {
 }
 
 impl Actions {
-    /// Goes by the seeds that the configuration names now. Shard 0 only.
+    /// Applies the seeds that the configuration names now. Shard 0 only.
     async fn reload_seeds(&self) -> Result<(), ActionError> {
         let Some(source) = self.seed_source.clone() else {
             return Err(ActionError::Unsupported("reloadseeds"));
@@ -195,7 +195,7 @@ impl Actions {
                 // A small limit is not none.
                 store.compactor().set_compaction_throughput(share.max(bytes_per_second.min(1)));
                 if let Some(cluster) = &self.cluster {
-                    // What repairs read keeps to it too, as Cassandra's validation does.
+                    // Reads of repairs keep to the limit too, as Cassandra's validation does.
                     cluster.repair.set_throughput(bytes_per_second);
                 }
             }
@@ -234,7 +234,7 @@ impl Actions {
         let (batches, left) = (replay.batches, replay.left);
         tracing::info!(batches, left, "the batch log was replayed by command");
         match replay.error {
-            // What a dead replica misses is tried again by itself.
+            // Batches for dead replicas are left in the log and retried automatically: no error.
             Some(error) if left == 0 => Err(failed(error)),
             _ => Ok(()),
         }
@@ -252,11 +252,11 @@ impl Actions {
         let leaves = matches!(action, ClusterAction::Decommission { .. });
         cluster.command(action).await?;
         if leaves {
-            // It is no member any more: its clients find the others.
+            // The node has left the cluster: its clients find the others.
             cluster.liveness.set_gossiping(false);
             self.tell_all(Serving::Stop).await;
             if let Some(lost) = cluster.topology.orders().take_lost_hints() {
-                // It has left all the same; whoever forced it sees what that cost.
+                // The node has left nevertheless; the administrator who forced it sees the cost.
                 return Err(ActionError::Failed(lost));
             }
         }
@@ -374,7 +374,7 @@ impl ShardActions for Actions {
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>> {
         let (store, shard) = (self.store.clone(), self.rt.shard());
         Box::pin(async move {
-            // Snapshots are directories of the node, not of a shard: one shard tells of them.
+            // Snapshots are directories of the node, not of a shard: one shard reports them.
             if shard != ShardId(0) {
                 return Ok(Vec::new());
             }

@@ -1,5 +1,5 @@
-//! The archive of the commit log at start: what `commitlog_archiving.properties` and the settings
-//! say, and archived segments that come back before any shard opens its log.
+//! The archive of the commit log at start: `commitlog_archiving.properties` and the settings, and
+//! the restore of archived segments before any shard opens its log.
 
 use conf::commitlog::ARCHIVING;
 use conf::{Archiving, Options};
@@ -12,10 +12,10 @@ use crate::StartError;
 
 const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// Reads the file, if it is there, and brings back the segments that are to be restored.
+/// Reads the file, if it exists, and restores the segments that are to be replayed.
 ///
 /// # Errors
-/// `Archiving`: the file asks for what is not there; `Store`: an archived segment is damaged; `Io`.
+/// `Archiving`: the file is invalid; `Store`: an archived segment is damaged; `Io`.
 pub(crate) async fn prepare(rt: &Rt, options: &Options) -> Result<Archiving, StartError> {
     let fs = rt.fs();
     let archiving = read(&fs, options).await?.with_settings(options);
@@ -59,7 +59,7 @@ async fn read(fs: &Fs, options: &Options) -> Result<Archiving, StartError> {
     Ok(Archiving::default())
 }
 
-/// What the commit log is encrypted with.
+/// Reads the encryption keys of the commit log.
 ///
 /// # Errors
 /// `Archiving`: the file has no keys; `Io`: it cannot be read.
@@ -70,10 +70,10 @@ pub(crate) async fn keys(rt: &Rt, options: &Options) -> Result<Option<Keys>, Sta
     keys.map(Some).map_err(|what| StartError::Archiving { path, what })
 }
 
-/// What shards replay.
+/// Checks the tables that shards replay.
 ///
 /// # Errors
-/// `Archiving`: the list names what is not there.
+/// `Archiving`: the list names a table that does not exist.
 pub(crate) fn check_replay(options: &Options, schema: &Schema) -> Result<(), StartError> {
     replay_options(options, &Archiving::default())
         .check(schema)

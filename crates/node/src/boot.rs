@@ -10,7 +10,7 @@ use cql_server::PortEncryption;
 use rt::{Mesh, Reply, Rt};
 use stdx::{ShardId, TableId};
 
-/// What shards ask shard 0.
+/// Requests of shards to shard 0.
 #[derive(Debug)]
 pub enum BootRequest {
     /// The metadata as it was found or made at start.
@@ -22,13 +22,13 @@ pub enum BootRequest {
 /// Answer to a [`BootRequest`].
 #[derive(Debug, Clone)]
 pub enum BootReply {
-    /// What the others begin with; `None`: the start failed.
+    /// State that the other shards begin with; `None`: the start failed.
     Snapshot(Option<Beginning>),
-    /// Everybody arrived; false: somebody failed.
+    /// Every shard arrived; false: one failed.
     Arrived(bool),
 }
 
-/// What shard 0 made of the work directory, for the other shards.
+/// Shard 0's result of opening the work directory, for the other shards.
 #[derive(Debug, Clone)]
 pub struct Beginning {
     /// The metadata.
@@ -52,7 +52,7 @@ pub enum Point {
     Opened,
     /// All parts are made: shards answer each other.
     Made,
-    /// What was left undone by the last run is done: peers may be served.
+    /// Unfinished work of the last run is completed: peers may be served.
     Settled,
     /// Shard 0 listens, or could not.
     Serving,
@@ -69,7 +69,7 @@ struct Waiting {
     failed: bool,
 }
 
-/// Serves the boot protocol on shard 0. `answer` is what the others are told about the snapshot.
+/// Serves the boot protocol on shard 0. `answer` is the reply to requests for the snapshot.
 pub fn serve(rt: &Rt, mesh: &BootMesh, answer: Option<Beginning>) {
     let shards = usize::from(rt.shard_count());
     let waiting: Rc<RefCell<Vec<(Point, Waiting)>>> = Rc::default();

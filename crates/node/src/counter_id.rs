@@ -1,14 +1,16 @@
-//! As whom each shard of this node writes its parts of counters, over restarts.
+//! Stable counter ids: the identity under which each shard of this node writes counter cells, over
+//! restarts.
 //!
-//! A writer's part of a counter is its whole count; a writer that counts on from less than what it
-//! had written takes increments away that others have already. So an id is used again only when the
-//! run before has ended well: everything that it wrote is in files. The file `counter-id-N` says so;
-//! it is made at the end of a run and taken back before the next one counts. Any other start counts
-//! as somebody new, which costs each counter 32 bytes. (Cassandra counts as its host id for ever.)
+//! A writer's cell of a counter is its whole count. A writer that continues from a smaller count
+//! than it had written reverts increments that other replicas have already. So an id is reused only
+//! when the previous run ended cleanly: everything that it wrote is in files. The file
+//! `counter-id-N` records that. It is written at the end of a run and revoked before the next one
+//! counts. Any other start uses a new id, which costs each counter 32 bytes. (Cassandra always uses
+//! its host id.)
 //!
-//! The body of the file is `in use` or `<number of shards> <32 hex digits>`, and a line feed. A file that is
-//! missing, damaged or of an earlier release is never believed: the shard counts as a new writer, which is always
-//! safe.
+//! The body of the file is `in use` or `<number of shards> <32 hex digits>`, and a line feed. A
+//! file that is missing, damaged or of an earlier release is never believed: the shard counts as a
+//! new writer, which is always safe.
 
 use codec::SmallForm;
 use data::counter::CounterId;
@@ -59,7 +61,7 @@ pub(crate) async fn take(rt: &Rt, work_dir: &str) -> (CounterId, bool) {
     (CounterId(id), false)
 }
 
-/// Says that everything written as `id` is in files.
+/// Records that everything written as `id` is in files.
 pub(crate) async fn keep(rt: &Rt, work_dir: &str, id: CounterId) {
     let path = path(work_dir, rt.shard());
     let hex: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,14 +1,14 @@
-//! How full the disks of the data are: looked at on shard 0, told to every shard and to the other nodes.
+//! Disk usage of the data: measured on shard 0, sent to every shard and to the other nodes.
 //!
 //! Owns: the share of the data disks that is used, the node's state that follows from its limits
 //! (`data_disk_usage_*`), the lines in the log. Never: refuses a write (`cql-server` does, for the
-//! ranges of every node that says it is full).
+//! ranges of every node that reports a full disk).
 //!
-//! What is used: all files below the data directories, snapshots too, and the memtables, which will be
-//! files. What there is: the files and what is free on their disks, each disk once, at most
-//! `data_disk_usage_max_disk_size`. Without limits nothing is looked at and nothing is told; limits that
-//! are taken back while the node runs take the state back too, where Cassandra goes on telling the last
-//! one. Source: `DiskUsageMonitor`, `DiskUsageBroadcaster`, `Guardrails.localDataDiskUsage`.
+//! Used: all files below the data directories, snapshots too, and the memtables, which will become
+//! files. Total: the files and the free space on their disks, each disk once, at most
+//! `data_disk_usage_max_disk_size`. Without limits nothing is measured and nothing is sent.
+//! Removing the limits while the node runs resets the state too, where Cassandra keeps sending the
+//! last one. Source: `DiskUsageMonitor`, `DiskUsageBroadcaster`, `Guardrails.localDataDiskUsage`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -29,9 +29,9 @@ use rt::{Fs, Gate, Group, Mesh, Rt};
 use stdx::{HostId, Instant, IoError, IoErrorKind, ShardId};
 use store::Store;
 
-/// Between two looks: `cassandra.disk_usage.monitor_interval_ms`.
+/// Interval of the checks: `cassandra.disk_usage.monitor_interval_ms`.
 const PERIOD: Duration = Duration::from_secs(30);
-/// Between two lines of one kind in the log: `cassandra.disk_usage.notify_interval_ms`.
+/// Interval between log lines of one kind: `cassandra.disk_usage.notify_interval_ms`.
 const NOTIFY_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Tells a shard the node's state; it answers with the bytes of its memtables.
@@ -63,7 +63,7 @@ impl Limits {
         }
     }
 
-    /// What the log says of a state, and whether it is an error.
+    /// Returns the log line for a state, and true if it is an error.
     fn message(self, state: DiskUsage, percent: i64) -> Option<(bool, String)> {
         let (limit, is_error) = match state {
             DiskUsage::Full => (self.fail?, true),
@@ -82,13 +82,14 @@ impl Limits {
     }
 }
 
-/// What of `total` bytes `used` ones are, in percent, rounded up.
+/// Returns `used` as a percentage of `total` bytes, rounded up.
 fn percent(used: u64, total: u64) -> i64 {
     let percent = (u128::from(used) * 100).div_ceil(u128::from(total.max(1)));
     i64::try_from(percent).unwrap_or(i64::MAX)
 }
 
-/// Bytes of the files in a directory and below it. What goes away meanwhile has none.
+/// Returns the bytes of the files in a directory and below it. Files that are removed meanwhile
+/// count 0.
 async fn bytes_below(fs: &Fs, directory: &str) -> Result<u64, IoError> {
     let (mut bytes, mut left) = (0_u64, vec![directory.trim_end_matches('/').to_owned()]);
     while let Some(path) = left.pop() {
@@ -107,7 +108,7 @@ async fn bytes_below(fs: &Fs, directory: &str) -> Result<u64, IoError> {
     Ok(bytes)
 }
 
-/// What the data directories have and what is free on their disks, in bytes.
+/// Returns the bytes in the data directories and the free bytes on their disks.
 async fn used_and_free(fs: &Fs, directories: &[String]) -> Result<(u64, u64), IoError> {
     let (mut used, mut free, mut seen) = (0_u64, 0_u64, BTreeSet::new());
     for directory in directories {
@@ -120,10 +121,10 @@ async fn used_and_free(fs: &Fs, directories: &[String]) -> Result<(u64, u64), Io
     Ok((used, free))
 }
 
-/// Looks whether the disks of the data have as much as `data_disk_usage_max_disk_size` says.
+/// Checks that the disks of the data are as large as `data_disk_usage_max_disk_size`.
 ///
 /// # Errors
-/// They have less, in Cassandra's words; they cannot be looked at.
+/// They are smaller, in Cassandra's words; their size cannot be read.
 pub(crate) async fn check_max_size(fs: &Fs, options: &Options) -> Result<(), String> {
     let Some(max) = options.data_disk_usage_max_disk_size else { return Ok(()) };
     let (mut total, mut seen) = (0_u64, BTreeSet::new());
@@ -153,7 +154,7 @@ pub(crate) fn serve(rt: &Rt, mesh: &DiskMesh, server: &CqlServer, store: &Store,
     });
 }
 
-/// What requests make of a node's state.
+/// Returns the effect of a node's state on requests.
 pub(crate) fn pressure(usage: DiskUsage) -> Option<DiskPressure> {
     match usage {
         DiskUsage::Full => Some(DiskPressure::Full),
@@ -162,13 +163,13 @@ pub(crate) fn pressure(usage: DiskUsage) -> Option<DiskPressure> {
     }
 }
 
-/// The settings in force on shard 0, and what says that limits among them were changed.
+/// The settings in force on shard 0, and the notification of changed limits.
 pub(crate) struct LiveLimits {
     pub(crate) options: Rc<RefCell<Options>>,
     pub(crate) changed: Rc<Notify>,
 }
 
-/// What looks at the disks; shard 0's.
+/// Periodic check of the disks; on shard 0.
 pub(crate) struct DiskMonitor {
     pub(crate) rt: Rt,
     /// The settings in force.
@@ -176,7 +177,7 @@ pub(crate) struct DiskMonitor {
     pub(crate) mesh: Arc<DiskMesh>,
     /// `None`: the node stands alone.
     pub(crate) liveness: Option<Liveness>,
-    /// Limits were changed: look at once.
+    /// Limits were changed: check at once.
     pub(crate) changed: Rc<Notify>,
     state: Cell<DiskUsage>,
     warned: Cell<Option<Instant>>,
@@ -203,7 +204,7 @@ impl DiskMonitor {
         }
     }
 
-    /// Looks from time to time until the node stops.
+    /// Checks the disks periodically until the node stops.
     pub(crate) fn start(self, gate: &Gate) {
         let rt = self.rt.clone();
         let task = async move {
@@ -228,7 +229,7 @@ impl DiskMonitor {
             }
             Poll::Pending
         });
-        // Either end is looked for by the caller.
+        // The caller checks both ends.
         let _ = self.rt.timeout(next, either).await;
     }
 
@@ -251,7 +252,7 @@ impl DiskMonitor {
         if self.state.replace(state) == state {
             return;
         }
-        // Nobody is asked for longer than it takes: a shard that is gone needs not know.
+        // A stopped shard need not know.
         self.tell_shards().await;
         if let Some(liveness) = &self.liveness {
             liveness.set_disk_usage(state);

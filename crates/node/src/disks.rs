@@ -1,8 +1,9 @@
-//! Data directories that were there before must be there again: a disk that is not mounted leaves an empty
-//! directory, and a node that starts with it would answer without what it has, and say that it is not there.
+//! Check that earlier data directories are mounted. A disk that is not mounted leaves an empty
+//! directory. A node that starts with it would answer without that disk's data, as if it did not
+//! exist.
 //!
-//! Every data directory gets a mark, and a list of them lies in the work directory: a path a line, in the envelope
-//! of small files. Marks come first, so that what is on the list has one.
+//! Every data directory has a mark, and the work directory has a list of them: a path a line, in
+//! the envelope of small files. Marks are written first, so that a listed directory has one.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ const ADVICE: &str = "remove it if the disks of all data_file_directories are mo
 const BELOW: &str = "workdir:";
 const LIST_BYTES_MAX: usize = 1 << 20;
 
-/// Makes the data directories, and looks whether those of earlier starts are what they were.
+/// Creates the data directories, and checks that those of earlier starts are mounted.
 ///
 /// # Errors
 /// `DataDirectory`; `Io`.
@@ -45,7 +46,7 @@ pub(crate) async fn check(
     let Some(known) = known else {
         return Err(files.refuse(damaged(&path, "it is not a list of directories"), ADVICE));
     };
-    // What lies in the work directory moves with it.
+    // Directories inside the work directory move with it.
     let short = |path: &String| {
         let path = path.trim_end_matches('/');
         let below = path.strip_prefix(work_dir).and_then(|rest| rest.strip_prefix('/'));
@@ -131,10 +132,11 @@ mod tests {
                 let error = check(&fs, "work", data, &none).await.unwrap_err().to_string();
                 assert!(error.contains("disk2 was a data directory before"), "{error}");
             }
-            // Left out, it says nothing: there is no mark that somebody may miss. Then it is a new one.
+            // A directory that is left out is not checked and loses its entry. Added later, it is a
+            // new one.
             check(&fs, "work", &paths(&["work/data", "disk3"]), &none).await.unwrap();
             check(&fs, "work", &two, &none).await.unwrap();
-            // The work directory goes elsewhere, with what is in it.
+            // The work directory is moved, with its content.
             fs.create_dir_all("other").await.unwrap();
             fs.rename("work/data", "other/data").await.unwrap();
             fs.rename("work/data-directories", "other/data-directories").await.unwrap();

@@ -1,11 +1,13 @@
-//! Directories of tables that are not in the schema: drops that the end of the process cut off, which the
-//! metadata log knows, and what was put there by hand, such as a restore of a dropped table.
+//! Directories of tables that are not in the schema: drops that were interrupted by the end of the
+//! process, which the metadata log knows, and directories added by hand, such as a restore of a
+//! dropped table.
 //!
-//! A drop is carried out once. `metadata/drops` names the entry of the metadata log up to which all drops
-//! are: files that lie in the directory of such a table came later, and are left alone and named.
+//! A drop is carried out once. `metadata/drops` names the entry of the metadata log up to which all
+//! drops are carried out. Files in the directory of such a table were added later; they are left
+//! alone and reported.
 //!
-//! Owns: which tables were dropped, and up to where drops are carried out. Never: what a drop does
-//! ([`Store::finish_drops_of`]).
+//! Owns: which tables were dropped, and up to where drops are carried out. Never: the effect of a
+//! drop ([`Store::finish_drops_of`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,11 +29,11 @@ const NAME: &str = "drops";
 const FORM: SmallForm = SmallForm { kind: "drops", version: 1 };
 /// Largest such file, bytes.
 const BYTES_MAX: usize = 4_096;
-/// What a snapshot says of its table, and how much of it is read, bytes.
+/// File with a table's schema in its snapshot, and the limit of the bytes that are read of it.
 const SCHEMA_FILE: &str = "schema.cql";
 const SCHEMA_FILE_BYTES_MAX: usize = 1 << 20;
 
-/// `None` when this is not the body of such a file.
+/// Returns `None` when this is not the body of such a file.
 pub(crate) fn decode(body: &[u8]) -> Option<Epoch> {
     let text = std::str::from_utf8(body).ok()?;
     text.strip_prefix("epoch ")?.strip_suffix('\n')?.parse().ok().map(Epoch)
@@ -50,8 +52,8 @@ impl CarriedOut {
         CarriedOut { fs: rt.fs(), path: format!("{work_dir}/{DIRECTORY}/{NAME}") }
     }
 
-    /// Drops up to this entry are carried out; 0 when nothing says so. A damaged file counts as if all were:
-    /// files of a dropped table are left alone rather than removed.
+    /// Returns the entry up to which drops are carried out; 0 when there is no file. A corrupt file
+    /// counts as if all were: files of a dropped table are left alone rather than removed.
     async fn read(&self) -> Epoch {
         let read = self.fs.read_small(FORM, &self.path, BYTES_MAX).await;
         let epoch = match &read {
@@ -112,9 +114,9 @@ impl CarriedOut {
     }
 }
 
-/// Carries out the drops that an end of the process came before. Other directories of tables that are not in
-/// the schema stay, and are named. On shard 0, when it has the log, behind the last step that may refuse the
-/// start. What fails is logged, and retried at the next start.
+/// Carries out interrupted drops. Other directories of tables that are not in the schema stay, and
+/// are reported. On shard 0, when it has the log, after the last step that may refuse the start.
+/// Failures are logged, and retried at the next start.
 pub(crate) async fn finish(
     log: &LogReader,
     membership: &Membership,
@@ -190,7 +192,7 @@ impl Unused<'_> {
         Unused { directory, keyspace, name, id: Uuid::parse_str(id).ok() }
     }
 
-    /// What is wrong and which statements bring the table back.
+    /// Returns the error and the statements that bring the table back.
     fn remedy(&self, statement: Option<&str>, has_keyspace: bool) -> String {
         let Unused { directory, keyspace, name, id } = self;
         let id = id.map_or_else(|| "its id".to_owned(), |id| id.to_string());
@@ -235,7 +237,7 @@ async fn tables_of(
 ) -> Result<BTreeMap<TableId, Known>, membership::log::OpenError> {
     let mut known: BTreeMap<TableId, Known> = BTreeMap::new();
     log.read(Epoch(1), |framed| {
-        // What cannot be decoded has stopped the start.
+        // An entry that cannot be decoded has stopped the start.
         if let Ok(entry) = Transformation::decode(framed.payload) {
             note(entry, framed.epoch, &mut known);
         }

@@ -1,11 +1,11 @@
-//! Snapshots that were taken for a time go when it is over, on a node that is alone too.
+//! Removal of expired snapshots, also on a node without peers.
 
 use std::time::Duration;
 
 use rt::{Gate, Group, Rt};
 use store::Store;
 
-/// Before the first look, and between two looks: Cassandra's
+/// Delay of the first check, and interval of the checks: Cassandra's
 /// (`cassandra.snapshot.ttl_cleanup_initial_delay_seconds`, `…_period_seconds`).
 const FIRST: Duration = Duration::from_secs(5);
 const PERIOD: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! The superuser that a cluster with roles begins with: made with the cluster, or, when roles are
-//! asked for later, by the first node that starts with them.
+//! The first superuser of a cluster with roles: created with the cluster, or, when roles are
+//! enabled later, by the first node that starts with them.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ const DEFAULT_HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewk
 /// Pause between attempts while the voters cannot be asked.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What makes the first superuser; `None` when clients do not log in, or none is wanted.
+/// Builds the entry that creates the first superuser; `None` when clients do not log in, or none is
+/// wanted.
 pub(crate) fn entry(options: &Options) -> Option<Transformation> {
     let name = &options.auth_superuser_name;
     if options.authenticator != Authenticator::Password || options.skip_default_role_setup {
@@ -52,6 +53,6 @@ pub(crate) fn ensure(rt: &Rt, gate: &Gate, membership: &Membership, options: &Op
             }
         }
     };
-    // A closed gate: the node stops, the next start looks again.
+    // A closed gate: the node stops, the next start retries.
     let _ = gate.spawn(rt, Group::Admin, "first-role", task);
 }

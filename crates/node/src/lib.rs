@@ -8,9 +8,9 @@
 //! others wait for its snapshot; a node with peers opens the storage port, and one without a log
 //! founds or joins a cluster ([`open`]); 2. open the store (replays the commit log); 3. build
 //! membership, coordinator, server, bind them to the other nodes ([`cluster`]); 4. wait for each
-//! other; 5. shard 0 catches up with the others, writes the system tables, takes the node to
-//! `Normal` and listens; now that nothing refuses the start any more, drops that were cut off are carried
-//! out ([`dropped`]). Stop: listeners and connections first, then the other nodes, requests
+//! other; 5. shard 0 catches up with the others, writes the system tables, brings the node to
+//! `Normal` and listens; then, as nothing can refuse the start any longer, interrupted drops are
+//! carried out ([`dropped`]). Stop: listeners and connections first, then the other nodes, requests
 //! between shards, metadata, store.
 
 mod actions;
@@ -56,7 +56,7 @@ pub use system_tables::{LogRecord, NodeLog};
 pub use takeover::TakeoverError;
 pub use topology::TopologyError;
 
-/// Why a node did not start, or stopped by itself.
+/// Cause of a failed start, or of a stop that was not requested.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StartError {
     /// Another process has the data directory open.
@@ -71,7 +71,7 @@ pub enum StartError {
     /// The metadata log cannot be used.
     #[error("cannot open the metadata log: {0}")]
     Metadata(#[from] membership::log::OpenError),
-    /// It is not, or is no more, a member of the cluster.
+    /// The node is not a member of the cluster, or no longer one.
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// The data directory is one of Cassandra's that cannot be taken over.
@@ -118,31 +118,31 @@ pub enum StartError {
     /// A change to the metadata at start failed.
     #[error("cannot write metadata: {0}")]
     Submit(#[from] membership::SubmitError),
-    /// The disk failed while the node ran, and the settings say that it ends then.
+    /// The disk failed while the node ran, and the policy is to end then.
     #[error("ended because {setting} is die: {what}")]
     DiskFailure {
         /// Which setting.
         setting: &'static str,
-        /// What failed.
+        /// Description of the failure.
         what: String,
     },
     /// The file that the snitch needs.
     #[error("{path} {what}")]
     Snitch {
-        /// The file, or where it was looked for.
+        /// The file, or its expected path.
         path: String,
-        /// What is wrong with it.
+        /// Error in it.
         what: String,
     },
-    /// The archive of the commit log, or what is to be replayed, is not as it is asked for.
+    /// The archive of the commit log, or the replay list, is invalid.
     #[error("{path} {what}")]
     Archiving {
         /// The file or setting.
         path: String,
-        /// What is wrong with it.
+        /// Error in it.
         what: String,
     },
-    /// The snitch says another place than at the first start.
+    /// The snitch reports another location than at the first start.
     #[error(
         "Cannot start node if snitch's {what} ({configured}) differs from previous {what} \
          ({found}). Please fix the snitch configuration, or decommission and rebootstrap this node"
@@ -161,10 +161,10 @@ pub enum StartError {
     /// Another part failed first.
     #[error("start was given up because another shard failed")]
     Abandoned,
-    /// A shard's thread ended by itself.
+    /// A shard's thread ended unexpectedly.
     #[error("a shard ended unexpectedly: {0}")]
     Thread(String),
-    /// A service of the node ended by itself.
+    /// A service of the node ended unexpectedly.
     #[error(transparent)]
     Service(#[from] rt::service::ServiceFailure),
 }
@@ -175,27 +175,27 @@ pub enum StartError {
 )]
 type Once<T> = std::sync::OnceLock<T>;
 
-/// What a starting node reports from its shards: written once, read from anywhere.
+/// Outcome of a start, as the node's shards report it: written once, read from any thread.
 #[derive(Debug, Default)]
 pub struct Outcome {
     failure: Once<StartError>,
-    /// A shard gave up because another one did: said only when no shard says why.
+    /// A shard stopped because another one did: reported only when no shard has a cause.
     abandoned: Once<StartError>,
     ready: Once<()>,
 }
 
 impl Outcome {
-    /// Why it did not start, or ended by itself.
+    /// Returns the cause of a failed start, or of an unexpected stop.
     pub fn failure(&self) -> Option<&StartError> {
         self.failure.get().or_else(|| self.abandoned.get())
     }
 
-    /// Whether it answers CQL.
+    /// Returns true if it answers CQL.
     pub fn is_ready(&self) -> bool {
         self.ready.get().is_some()
     }
 
-    /// Keeps the first failure.
+    /// Records the first failure.
     pub(crate) fn fail(&self, error: StartError) {
         let kept = match &error {
             StartError::Abandoned => &self.abandoned,
@@ -210,40 +210,40 @@ impl Outcome {
     }
 }
 
-/// What runs on the first shard of a node that is ready: see [`Node::start_with`].
+/// Task on the first shard of a node that is ready: see [`Node::start_with`].
 pub type ReadyHook = Arc<
     dyn Fn(rt::Rt, cql_server::CqlServer, store::Store) -> Pin<Box<dyn Future<Output = ()>>>
         + Send
         + Sync,
 >;
 
-/// Who can read the seeds again. Files, variables and host names, of which the settings are made, are
-/// the program's and not the node's.
+/// Source of re-read seeds. Files, variables and host names, from which the settings are built,
+/// belong to the program and not to the node.
 pub trait SeedSource: Send + Sync {
-    /// The seeds as the configuration says them now, in its order: `address` or `address:port`. May
-    /// block for as long as a name takes to be looked up.
+    /// Returns the seeds of the configuration as it is now, in its order: `address` or
+    /// `address:port`. May block for a name resolution.
     ///
     /// # Errors
     /// The configuration cannot be read, or a name has no address; in words.
     fn read(&self) -> Result<Vec<String>, String>;
 }
 
-/// What the program that runs a node lends it.
+/// Services that the program that runs a node provides to it.
 #[derive(Clone, Default)]
 pub struct Program {
-    /// A log that can be told through the API what to say, and read as a table.
+    /// The program's log: its levels are changed through the API, and it is read as a table.
     pub log: Option<Arc<dyn NodeLog>>,
     /// For `nodetool reloadseeds`.
     pub seeds: Option<Arc<dyn SeedSource>>,
-    /// How large the pages of scans are that shards ask others for; `None`: the usual. For simulated nodes, whose
-    /// tables are small.
+    /// Page size of scans between shards; `None`: the usual. For simulated nodes, whose tables are
+    /// small.
     pub page_limit: Option<PageLimit>,
-    /// What coordinators may have under way to a replica; `None`: the usual. For simulated nodes that do
-    /// without.
+    /// Limits on coordinators' outstanding requests to a replica; `None`: the usual. For simulated
+    /// nodes that do without.
     pub replica_window: Option<request::WindowSettings>,
 }
 
-/// What the program gives a node along.
+/// Hook and services that the program passes to a node.
 struct Lent {
     hook: Option<ReadyHook>,
     program: Program,
@@ -269,7 +269,7 @@ impl Node {
     }
 
     /// Starts a node and runs `hook` on its first shard once it is ready: for programs that embed
-    /// it and speak to it without sockets. The node goes on until it is asked to stop.
+    /// it and access it without sockets. The node runs until it is asked to stop.
     pub fn start_with(
         name: &str,
         options: Options,
@@ -296,7 +296,8 @@ impl Node {
         RunningNode { running: machine.start(spec, main), outcome, commander }
     }
 
-    /// What [`Machine::start`] or a simulated world needs to start this node.
+    /// Builds the spec and the main function from which [`Machine::start`] or a simulated world
+    /// starts this node.
     pub fn prepare(name: &str, options: Options, outcome: Arc<Outcome>) -> (NodeSpec, rt::Main) {
         Node::prepare_with(name, options, outcome, None)
     }
@@ -374,7 +375,7 @@ impl RunningNode {
         self.commander.clone()
     }
 
-    /// Whether it answers CQL.
+    /// Returns true if it answers CQL.
     pub fn is_ready(&self) -> bool {
         self.outcome.is_ready()
     }

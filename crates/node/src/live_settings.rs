@@ -7,7 +7,7 @@ use admin::ActionError;
 
 use crate::actions::Actions;
 
-/// Largest column index of Cassandra, whose count of bytes is a positive Java `int`.
+/// Largest column index of Cassandra, whose byte count is a positive Java `int`.
 const COLUMN_INDEX_BYTES_MAX: u64 = 2_147_483_646;
 
 /// Bounds of the settings in the configuration.
@@ -22,8 +22,8 @@ fn at_most(name: &str, value: u64, max: u64) -> Result<u64, ActionError> {
     Ok(value)
 }
 
-/// Number of replicas that a keyspace gets when it says none, within the limits on replicas; -1 is
-/// no limit.
+/// Returns the default number of replicas of a keyspace, if it is within the limits on replicas; -1
+/// is no limit.
 fn checked_factor(factor: u32, fail_below: i64, fail_above: i64) -> Result<u32, String> {
     let wanted = i64::from(factor);
     if factor < 1 {

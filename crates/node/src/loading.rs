@@ -1,7 +1,7 @@
-//! Mutations that `helenus sstable load` made of somebody else's files: checked against the table's
-//! schema, then written to its replicas as those of a client are.
+//! Mutations that `helenus sstable load` builds from other nodes' files: checked against the
+//! table's schema, then written to its replicas like those of a client.
 //!
-//! Never: reads files. Mutations keep their timestamps, so that one that comes twice changes nothing.
+//! Never: reads files. Mutations keep their timestamps, so that applying one twice changes nothing.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use stdx::{TableId, Token, Uuid};
 use crate::actions::Actions;
 use coordinator::{Origin, ReplicaMutation};
 
-/// How long the replicas may take for one request.
+/// Timeout of the replicas for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn argument(text: impl Into<String>) -> ActionError {
@@ -44,10 +44,10 @@ impl Actions {
         Ok(UpkeepReply::Table(definition))
     }
 
-    /// Writes mutations of one table, each behind its length, and waits for the level.
+    /// Writes mutations of one table, each preceded by its length, and waits for the level.
     ///
     /// # Errors
-    /// `Argument`: nothing was written, and it is of no use to come again. `Failed`: it may be written in
+    /// `Argument`: nothing was written, and a retry is useless. `Failed`: it may be written in
     /// part.
     pub(crate) async fn load(
         &self,
@@ -177,7 +177,7 @@ fn check_row(table: &Table, row: RowRef<'_>, is_static: bool) -> Result<(), Stri
         let Some(column) = column.filter(|column| of_row(column.kind)) else {
             return Err(format!("it has a column of number {} that is not in the row", id.0));
         };
-        // What no file could hold must not reach a memtable: it could not be flushed.
+        // A value that no file could hold must not reach a memtable: it could not be flushed.
         let fits = match &content {
             ColumnRef::Simple(cell) => {
                 let value = cell.value;
@@ -194,7 +194,7 @@ fn check_row(table: &Table, row: RowRef<'_>, is_static: bool) -> Result<(), Stri
     Ok(())
 }
 
-/// Counters are whole counts of their writers: a difference would be counted twice when it comes twice.
+/// Counter cells must be whole counts of their writers: a delta would be counted twice by a retry.
 fn counts(table: &Table, cell: &CellRef<'_>) -> bool {
     let is_whole = |value| {
         shards(value).is_some_and(|mut of_it| of_it.all(|shard| shard.kind != ShardKind::Local))

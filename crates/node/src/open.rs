@@ -1,9 +1,9 @@
-//! What shard 0 makes of the work directory, before anything else: a new cluster, a place in an
-//! existing one, or what was there.
+//! Opening of the work directory by shard 0, before anything else: founds a new cluster, joins an
+//! existing one, or restores the previous state.
 //!
 //! The order, each step durable before the next: 1. the number of the run; 2. for a node that joins
-//! its identity; 3. the metadata log; 4. the identity with the cluster's id; 5. `metadata/truncated` with the
-//! number of the run, where there was a log already before step 1.
+//! its identity; 3. the metadata log; 4. the identity with the cluster's id; 5.
+//! `metadata/truncated` with the number of the run, if there was a log already before step 1.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::encryption::{self, ClientKeys};
 use crate::small_files::{self, SmallFiles};
 use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, parts};
 
-/// What shard 0 made of the work directory.
+/// Shard 0's result of opening the work directory.
 pub(crate) struct Opened {
     pub(crate) snapshot: Arc<ClusterSnapshot>,
     /// Number of this run.
@@ -38,9 +38,10 @@ pub(crate) struct Opened {
     /// The archive of the commit log, and what of it is replayed.
     pub(crate) archiving: Archiving,
     pub(crate) log: LogFile,
-    /// Held as long as the node runs.
+    /// Held while the node runs.
     pub(crate) lock: FileLock,
-    /// Shard 0's way to other nodes; `None`: the node stands alone and opens no port for them.
+    /// Shard 0's transport to other nodes; `None`: the node has no peers and opens no port for
+    /// them.
     pub(crate) messaging: Option<Messaging>,
     /// Keys of encrypted client connections; `None`: all are in the clear.
     pub(crate) client_keys: Option<ClientKeys>,
@@ -116,7 +117,7 @@ pub(crate) async fn open(
     Ok(Opened { snapshot, run, tables_ever, archiving, log, lock, messaging, client_keys })
 }
 
-/// What a start is made of.
+/// Inputs of a start.
 struct Start<'a> {
     rt: &'a Rt,
     options: &'a Options,
@@ -241,8 +242,8 @@ impl Start<'_> {
         Ok((snapshot, run, Some(messaging)))
     }
 
-    /// Says in `metadata/truncated` that this run has begun. On a directory with a log before the run's number is
-    /// durable.
+    /// Records in `metadata/truncated` that this run has begun. If the directory had a log before,
+    /// this happens before the run's number is durable.
     async fn begin_truncations(
         &self,
         snapshot: &ClusterSnapshot,
@@ -288,10 +289,10 @@ impl Start<'_> {
         }
     }
 
-    /// A node's data stands where its snitch said first.
+    /// Checks the location: the node's data stays where its snitch placed it at the first start.
     fn check_place(&self, snapshot: &ClusterSnapshot) -> Result<(), StartError> {
         let (local, place) = (&snapshot.local, self.place);
-        // What was taken over from Cassandra keeps its names under SimpleSnitch, as long as it is
+        // A node taken over from Cassandra keeps its names under `SimpleSnitch`, as long as it is
         // alone.
         if self.options.endpoint_snitch == Snitch::Simple && snapshot.members.len() <= 1 {
             return Ok(());
@@ -478,7 +479,7 @@ const RUN_FORM: SmallForm = SmallForm { kind: "run", version: 2 };
 /// Numbers of runs.
 #[derive(Clone, Copy)]
 struct Run {
-    /// Of the last one; `None` when there was none or nobody knows.
+    /// Number of the last run; `None` when there was none or it is unknown.
     last: Option<u64>,
     /// Number of the run that begins.
     this: u64,

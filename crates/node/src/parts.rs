@@ -22,8 +22,8 @@ use store::{StoreOptions, SyncMode, Version};
 
 use crate::StartError;
 
-/// Memory when the options say nothing: the program's entry sets it from the machine, so this is
-/// what simulated and embedded nodes get.
+/// Memory without an option: the program's entry sets it from the machine, so this is for simulated
+/// and embedded nodes.
 const MEMORY_DEFAULT: u64 = 1 << 30;
 
 /// Commit log of the whole node above which tables are flushed.
@@ -40,7 +40,7 @@ fn share(options: &Options, shards: u16, percent: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-/// Share of one shard in so many bytes of the node.
+/// Returns the share of one shard in that many bytes of the node.
 fn part_of(bytes: u64, shards: u16) -> usize {
     usize::try_from(bytes / u64::from(shards.max(1))).unwrap_or(usize::MAX)
 }
@@ -61,7 +61,7 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.data_directories = options.data_directories().into_iter().map(trimmed).collect();
     store.keeps_truncations = true;
     store.best_effort = options.disk_failure_policy == DiskFailurePolicy::BestEffort;
-    // Cassandra ends a start that meets such a file with the other policies too.
+    // With the other policies such a file aborts the start, as in Cassandra.
     store.starts_with_damaged_files = matches!(
         options.disk_failure_policy,
         DiskFailurePolicy::BestEffort | DiskFailurePolicy::Ignore
@@ -143,8 +143,8 @@ pub(crate) fn sstable_version(options: &Options) -> Version {
 /// node with little memory, too.
 const REQUEST_BYTES_MIN: u64 = 4 << 20;
 
-/// Memory for requests in flight, divided by `shards`: 15 % of the whole but [`REQUEST_BYTES_MIN`] for
-/// each shard of the node at least, or what the setting says.
+/// Memory for requests in flight, divided by `shards`: the setting, or 15 % of the whole but at
+/// least [`REQUEST_BYTES_MIN`] for each shard of the node.
 pub fn request_bytes(options: &Options, shards: u16) -> usize {
     match options.native_transport_max_request_data_in_flight {
         Some(size) => part_of(size.0, shards),
@@ -237,7 +237,7 @@ pub fn server_settings(
     Ok(settings)
 }
 
-/// Who may do what.
+/// Authentication and authorization settings.
 fn access_rules(options: &Options) -> AccessRules {
     AccessRules {
         passwords: options.authenticator == Authenticator::Password,
@@ -392,11 +392,11 @@ fn planned_guardrails(options: &Options) -> cql_plan::guardrails::Guardrails {
     }
 }
 
-/// Partitions with more bytes in one file are large where `partition_size_warn_threshold` says nothing: ScyllaDB's
-/// default of `compaction_large_partition_warning_threshold_mb`.
+/// Partitions with more bytes in one file are large if `partition_size_warn_threshold` is not set:
+/// ScyllaDB's default of `compaction_large_partition_warning_threshold_mb`.
 const LARGE_PARTITION_BYTES: u64 = 1_000 << 20;
 
-/// What partitions and collections of files are held to.
+/// Limits on partitions and collections of files.
 pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
     let size = |size: Option<conf::DataSize>| size.map(|size| size.0).filter(|n| *n > 0);
     let number = |n: i64| u64::try_from(n).ok().filter(|n| *n > 0);
@@ -465,8 +465,8 @@ pub fn plan_limits(options: &Options) -> PlanLimits {
     }
 }
 
-/// Last second at which what clients write may expire: behind 2038-01-19 only where all nodes are said
-/// to write files that can hold such times ("NONE"), and this one does.
+/// Returns the last second at which clients' writes may expire. It is after 2038-01-19 only if the
+/// setting says that all nodes write files with such times ("NONE"), and this one does.
 fn expiry_max(options: &Options) -> DeletionSeconds {
     let everywhere = options.storage_compatibility_mode == StorageCompatibilityMode::None;
     match everywhere && sstable_version(options).has_uint_times() {
@@ -475,7 +475,7 @@ fn expiry_max(options: &Options) -> DeletionSeconds {
     }
 }
 
-/// What administration tells about the node.
+/// Builds the facts about the node for administration.
 ///
 /// # Errors
 /// `Address`: the announced address is a name.
@@ -598,7 +598,7 @@ mod tests {
             if on_everybody.iter().any(|begin| name.starts_with(begin)) {
                 continue;
             }
-            // What the node is held to itself: `disk_usage`.
+            // `disk_usage` enforces these limits of the node itself.
             if name.starts_with("data_disk_usage") {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! What becomes of the node when its disk fails: `disk_failure_policy`, `commit_failure_policy`.
+//! Reaction of the node to a failed disk: `disk_failure_policy`, `commit_failure_policy`.
 //!
-//! Owns: the verdict of the settings on a failure, and carrying it out on all shards. Never: detects
-//! failures (the store tells of them) or tries to mend anything. Source: Cassandra's
+//! Owns: the verdict of the settings on a failure, and carrying it out on all shards. Never:
+//! detects failures (the store reports them) or tries to mend anything. Source: Cassandra's
 //! `DefaultFSErrorHandler`, `CommitLog.handleCommitError`, `JVMStabilityInspector`.
 
 use std::cell::Cell;
@@ -17,12 +17,12 @@ use store::StoreFailure;
 use crate::actions::Actions;
 use crate::{Outcome, StartError};
 
-/// What one shard tells all of them about clients.
+/// Message from one shard to all of them about serving clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// They are not served any more.
+    /// Serving stops for good.
     Stop,
-    /// They are not served until it is resumed.
+    /// Serving pauses until it is resumed.
     Pause,
     /// They are served again.
     Resume,
@@ -31,12 +31,12 @@ pub enum Serving {
 /// The way to all shards.
 pub type PolicyMesh = Mesh<Serving, ()>;
 
-/// What a failure leads to.
+/// Consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The process ends.
     Die,
-    /// Clients are not served any more; administration goes on.
+    /// Clients are no longer served; administration goes on.
     StopServing,
     /// The request that met it fails.
     GoOn,
@@ -47,7 +47,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
         StoreFailure::CommitLog(_) => match options.commit_failure_policy {
             CommitFailurePolicy::Die => Verdict::Die,
             CommitFailurePolicy::Stop => Verdict::StopServing,
-            // The store takes no write after a failed sync, whatever is wanted.
+            // The store accepts no writes after a failed sync, whatever the setting.
             CommitFailurePolicy::StopCommit | CommitFailurePolicy::Ignore => Verdict::GoOn,
         },
         StoreFailure::Disk(_) => match options.disk_failure_policy {
@@ -103,8 +103,9 @@ impl Policy {
         store.env().on_failure(move |failure| self.act(&failure, &acted));
     }
 
-    /// What this shard has counted may be among what is missing: who counts on from less than it had written
-    /// takes increments away that others have.
+    /// Switches to a new counter id. The lost data may include this shard's own counts: a writer
+    /// that continues from a smaller count than it had written would revert increments on other
+    /// replicas.
     fn count_as_somebody_new(&self) {
         let halves = [self.rt.random_u64(), self.rt.random_u64()];
         let id = u128::from(halves[0]) << 64 | u128::from(halves[1]);

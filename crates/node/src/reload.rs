@@ -1,8 +1,8 @@
 //! Settings that change while the node runs, when its configuration is read again (SIGHUP).
 //!
 //! Owns: the difference of two configurations as steps that the node can take, and taking them.
-//! Never: reads files; changes what the configuration says the same of as before, so that what
-//! `nodetool` changed meanwhile stays.
+//! Never: reads files; changes a setting whose value in the configuration is the same as before, so
+//! that changes by `nodetool` stay.
 
 use admin::model::{ClusterCommand, GuardrailRequest};
 use admin::{ActionError, Commander};
@@ -35,7 +35,7 @@ pub enum ReloadAction {
 /// The difference of two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadPlan {
-    /// What takes effect, in the order of the reference; guardrails last.
+    /// Changes that take effect, in the order of the reference; guardrails last.
     pub steps: Vec<ReloadStep>,
     /// Settings that changed and need a restart.
     pub restart: Vec<String>,
@@ -83,14 +83,14 @@ impl ReloadPlan {
         plan
     }
 
-    /// Whether nothing changed.
+    /// Returns true if nothing changed.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.restart.is_empty()
     }
 }
 
 impl ReloadStep {
-    /// Takes it on all shards. A log level is for the program, not for the node.
+    /// Applies it on all shards. A log level is for the program, not for the node.
     ///
     /// # Errors
     /// The node's refusal.
@@ -103,7 +103,7 @@ impl ReloadStep {
     }
 }
 
-/// As `setguardrailsconfig` takes it: lists without brackets.
+/// Value in the form of `setguardrailsconfig`: lists without brackets.
 fn guardrail(name: &str, settings: &[(String, String)]) -> GuardrailRequest {
     let value = |(_, value): &(String, String)| match value.as_str() {
         "[]" => "null".to_owned(),

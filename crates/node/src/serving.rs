@@ -1,6 +1,6 @@
-//! Whether CQL clients are served: the ports, and turning them off and on while the node runs
-//! (`nodetool disablebinary`, `enablebinary`). Shard 0 has the ports and tells the others. How long
-//! their requests may take (`gettimeout`, `settimeout`).
+//! Serving CQL clients: the ports, and turning them off and on while the node runs (`nodetool
+//! disablebinary`, `enablebinary`). Shard 0 has the ports and notifies the others. Also the
+//! timeouts of clients' requests (`gettimeout`, `settimeout`).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Actions {
         self.is_switching.set(false);
     }
 
-    /// Serves no clients any more, for good; administration goes on.
+    /// Stops serving clients for good; administration goes on.
     pub(crate) async fn stop_serving(&self) {
         self.serving.set(false);
         self.stopped.set(true);
@@ -104,8 +104,9 @@ impl Actions {
         match what {
             Serving::Stop => {
                 if let Some(cluster) = &self.cluster {
-                    // What was applied here and could not be logged is gone with the process: the other
-                    // nodes must not go on reading it. To them this one is down, as Cassandra's is.
+                    // Writes that were applied here but could not be logged are lost when the
+                    // process ends: the other nodes must stop reading them. This node appears as
+                    // down to them, as Cassandra's does.
                     cluster.liveness.set_gossiping(false);
                 }
                 self.stop_serving().await;
@@ -147,7 +148,7 @@ impl Actions {
     async fn switch(&self, enabled: bool) -> Result<(), ActionError> {
         let liveness = self.cluster.as_ref().map(|cluster| &cluster.liveness);
         if !enabled && let Some(liveness) = liveness {
-            // Drivers are told before their connections end.
+            // Drivers are notified before their connections end.
             liveness.set_ready(false);
         }
         self.tell_all(if enabled { Serving::Resume } else { Serving::Pause }).await;
@@ -181,9 +182,9 @@ impl Actions {
         })
     }
 
-    /// Changes the time of requests of this shard that begin from now on, and of writes that it makes
-    /// by itself (replayed batches, what is passed on to new owners). Requests of other coordinators
-    /// bring their own deadlines.
+    /// Changes the timeout of requests of this shard that begin from now on, and of its background
+    /// writes (replayed batches, data forwarded to new owners). Requests of other coordinators have
+    /// their own deadlines.
     ///
     /// # Errors
     /// `Unsupported`: that one cannot be changed; `Argument`: zero, by which nothing could succeed.

@@ -99,11 +99,11 @@ pub(crate) struct Shard {
     pub(crate) outcome: Arc<Outcome>,
     /// Runs on the first shard once the node is ready.
     pub(crate) hook: Option<ReadyHook>,
-    /// What the program lends.
+    /// Services of the program.
     pub(crate) program: Program,
 }
 
-/// What shard 0 made of the work directory, as a shard has it.
+/// Shard 0's result of opening the work directory, as each shard has it.
 struct Begun {
     snapshot: Arc<ClusterSnapshot>,
     run: u64,
@@ -112,7 +112,7 @@ struct Begun {
     messaging: Option<Messaging>,
     /// Shard 0's.
     log: Option<LogFile>,
-    /// Shard 0's: held as long as the shard runs.
+    /// Shard 0's: held while the shard runs.
     lock: Option<FileLock>,
     /// Whether connections of clients are encrypted.
     encryption: PortEncryption,
@@ -133,10 +133,11 @@ fn beginning(opened: &open::Opened) -> Beginning {
     }
 }
 
-/// What a shard keeps until it stops, beside its parts.
+/// Guards and facts that a shard holds until it stops, beside its parts.
 struct Held {
     lock: Option<FileLock>,
-    /// Of shard 0: the log as it was when the store found what is not in the schema.
+    /// Only on shard 0: the metadata log as it was when the store looked for tables that the schema
+    /// lacks.
     log_at_start: Option<LogReader>,
     /// The counter id is that of an earlier run.
     counter_id_was_kept: bool,
@@ -162,12 +163,12 @@ impl Shard {
         drop(lock);
     }
 
-    /// What became of a step; a failure is the node's.
+    /// Reports the failure of a step as the node's; returns the value otherwise.
     fn noted<T>(&self, result: Result<T, StartError>) -> Option<T> {
         result.map_err(|error| self.outcome.fail(error)).ok()
     }
 
-    /// Shard 0 opens the work directory, the others hear what it found; `None` when the start failed.
+    /// Shard 0 opens the work directory, the others get its result; `None` when the start failed.
     async fn begin(&self) -> Option<Begun> {
         let (rt, boot) = (&self.rt, &self.meshes.boot);
         let opened = if rt.shard() == ShardId(0) {
@@ -307,7 +308,7 @@ impl Shard {
     /// All shards serve: does what waited for that, and waits until the node is asked to stop.
     async fn live(&self, parts: &Parts, served: Option<&Served>, held: &Held) {
         let (rt, outcome) = (&self.rt, &self.outcome);
-        // Nothing can refuse the start any more.
+        // Nothing can refuse the start from here on.
         if let Some(log) = &held.log_at_start {
             let carried_out = CarriedOut::new(rt, &parts.options.workdir);
             dropped::finish(log, &parts.membership, &parts.store, &carried_out).await;
@@ -369,7 +370,7 @@ impl Shard {
     }
 }
 
-/// Whether this shard has come to a point: there is what it was to make.
+/// Returns `Ok` if this shard has passed a step, that is, if the step's result exists.
 fn arrived<T>(made: &Option<T>) -> Result<(), ()> {
     made.as_ref().map(drop).ok_or(())
 }
@@ -405,7 +406,7 @@ struct Parts {
     /// Number of this run.
     run: u64,
     outcome: Arc<Outcome>,
-    /// What the program lends.
+    /// Services of the program.
     program: Program,
     /// Owner of what writes the node's own rows.
     own_rows: Gate,
@@ -415,7 +416,7 @@ struct Parts {
     client_keys: RefCell<Option<ClientKeys>>,
 }
 
-/// What serves clients and administrators.
+/// Servers of clients and administrators.
 struct Served {
     server: CqlServer,
     actions: Rc<Actions>,
@@ -482,8 +483,8 @@ impl Parts {
     async fn settle(&self, server: &CqlServer) -> Result<(), StartError> {
         let work_dir = self.options.workdir.trim_end_matches('/');
         let (of_hook, directory) = (server.clone(), work_dir.to_owned());
-        // Until the system tables are kept up to date: entries that are caught up with must not
-        // leave a truncation to a later moment, when there is something newer to lose.
+        // Until the system tables are updated automatically: catching up must not defer a
+        // truncation to a later moment, when newer data could be lost.
         self.membership.on_apply(move |_, after| {
             let (server, directory) = (of_hook.clone(), directory.clone());
             Box::pin(async move {
@@ -496,7 +497,7 @@ impl Parts {
         truncated.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })
     }
 
-    /// Meets the other nodes, takes this one to `Normal`, listens for clients. Shard 0 only.
+    /// Contacts the other nodes, brings this one to `Normal`, listens for clients. Shard 0 only.
     async fn begin(
         &self,
         server: &CqlServer,
@@ -517,7 +518,7 @@ impl Parts {
         }
         let (membership, coordinator) = (&self.membership, &self.coordinator);
         self.write_system_tables(server).await?;
-        // Before the node joins, which may take hours: who waits for it wants to look.
+        // Before the node joins, which may take hours: operators want to watch it.
         let handle = self.administer()?;
         if let Some(cluster) = &self.cluster {
             cluster.topology.bootstrap().come_to_normal().await?;
@@ -544,7 +545,7 @@ impl Parts {
         Ok(handle)
     }
 
-    /// Writes the system tables, and keeps them up to date from now on. Shard 0 only.
+    /// Writes the system tables, and updates them from now on. Shard 0 only.
     async fn write_system_tables(&self, server: &CqlServer) -> Result<(), StartError> {
         let (rt, options) = (&self.rt, &self.options);
         let tables = SystemTables {
@@ -632,7 +633,7 @@ impl Parts {
         Ok((Served { server, actions, admin: None }, own_rows))
     }
 
-    /// What administrators can have this shard do.
+    /// Builds the actions of this shard for administrators.
     fn actions(
         &self,
         server: &CqlServer,
@@ -701,8 +702,8 @@ impl Parts {
         Ok(Some(server))
     }
 
-    /// Stops the node when a service of it ends by itself: a node that cannot be administered, or whose helpers are
-    /// gone, is restarted as a whole.
+    /// Stops the node when one of its services ends unexpectedly: a node without administration or
+    /// helpers is restarted as a whole.
     fn end_with(&self, failure: impl Future<Output = Option<ServiceFailure>> + 'static) {
         let (rt, outcome) = (self.rt.clone(), self.outcome.clone());
         let watch = async move {
@@ -717,7 +718,7 @@ impl Parts {
     }
 }
 
-/// Most tables whose counts are in one line of the log.
+/// Most tables whose counts are named in one log line.
 const REPLAYED_TABLES_NAMED: usize = 50;
 
 fn report_replay(rt: &Rt, report: &store::ReplayReport) {

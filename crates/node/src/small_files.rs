@@ -1,14 +1,14 @@
-//! The list of the node's small durable files: a start notices those that were deleted.
+//! The list of the node's small durable files: a start notices deleted ones.
 //!
-//! Owns: `metadata/files` of the work directory, which names every small durable file that exists, one path below
-//! the work directory a line, in the envelope of small files (`docs/formats/small-files.md`). Written by shard 0
-//! once a start is complete, when all files are there. Never: their contents.
+//! Owns: `metadata/files` of the work directory, which names every existing small durable file, one
+//! path below the work directory a line, in the envelope of small files
+//! (`docs/formats/small-files.md`). Written by shard 0 once a start is complete, when all files
+//! exist. Never: their contents.
 //!
-//! A missing file is refused by name where nothing can replace what it said; where a rebuilt one is safe, the start
-//! logs a WARN and goes on.
+//! A missing file is refused by name if nothing can replace its content. If a rebuilt one is safe,
+//! the start logs a WARN and continues.
 //!
-//! A path is on the list only when its file is durable, and no listed file is ever removed by
-//! the node.
+//! A path is on the list only when its file is durable, and the node never removes a listed file.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ const IDENTITY: &str = "metadata/identity";
 /// The number of the run.
 pub(crate) const RUN: &str = "metadata/run";
 const GENERATION: &str = "metadata/generation";
-/// What this node promised to other voters.
+/// Promises of this node to other voters.
 pub(crate) const PROMISES: &str = "metadata/promises";
 const TRUNCATED: &str = "metadata/truncated";
 const HISTORY: &str = repair::history::FILE;
@@ -42,7 +42,7 @@ const HISTORY: &str = repair::history::FILE;
 const HORIZONS: &str = "metadata/paxos-horizon";
 const FLOORS: &str = "metadata/paxos-floor";
 
-/// What a start found of the list.
+/// Result of comparing the list with the files at a start.
 #[derive(Debug, Default)]
 pub(crate) struct SmallFiles {
     listed: BTreeSet<String>,
@@ -50,12 +50,13 @@ pub(crate) struct SmallFiles {
 }
 
 impl SmallFiles {
-    /// Whether an earlier start has seen the file in its present form: no earlier form is accepted any more.
+    /// Returns true if an earlier start has seen the file in its present form: no earlier form is
+    /// accepted any more.
     pub(crate) fn is_listed(&self, name: &str) -> bool {
         self.listed.contains(name)
     }
 
-    /// Whether the file is listed and does not exist.
+    /// Returns true if the file is listed and does not exist.
     pub(crate) fn is_missing(&self, name: &str) -> bool {
         self.missing.contains(name)
     }
@@ -69,8 +70,8 @@ impl SmallFiles {
     }
 }
 
-/// Reads the list and looks for the files on it. Those that may be rebuilt are reported with a WARN; the caller
-/// decides about [`PROMISES`] and the identity. Shard 0.
+/// Reads the list and checks that its files exist. Missing ones that may be rebuilt are reported
+/// with a WARN; the caller decides about [`PROMISES`] and the identity. Shard 0.
 ///
 /// # Errors
 /// `Io`.
@@ -123,7 +124,7 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
     let path = format!("{work_dir}/{name}");
     let directory = name.rsplit_once('/').map_or("", |(directory, _)| directory);
     let consequence = match name {
-        // The log and who the node is: refused where they are read.
+        // The log and the node's identity: refused where they are read.
         "metadata/log" | IDENTITY | PROMISES => return Ok(()),
         LOG_END => "a metadata log that lost its tail is not noticed by this start",
         DROPS => "directories of dropped tables count as drops that were cut off",

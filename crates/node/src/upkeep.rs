@@ -15,7 +15,7 @@ use store::{
 
 use crate::actions::Actions;
 
-/// Says in the log what becomes of damaged files, first of those that an earlier run has found.
+/// Logs the handling of corrupt files, first of those that an earlier run has found.
 pub(crate) fn log_damage(store: &Store) {
     for file in store.verifier().damaged_files() {
         tracing::warn!(
@@ -48,8 +48,8 @@ pub(crate) fn log_damage(store: &Store) {
     });
 }
 
-/// Logs when writes of this shard begin to be refused for lack of space, and when they are accepted again. What is
-/// refused between is not logged: clients are told the cause.
+/// Logs when writes of this shard begin to be refused for lack of space, and when they are accepted
+/// again. Refusals in between are not logged: clients get the cause.
 pub(crate) fn log_disk_space(store: &Store, shard: ShardId) {
     let shard = shard.0;
     store.env().on_disk_space(move |change| match change {
@@ -70,8 +70,8 @@ fn failed(error: StoreError) -> ActionError {
     ActionError::Failed(error.to_string())
 }
 
-/// Of commands for several tables: one that was dropped since they were named needs nothing more, and the
-/// others have their turn.
+/// Turns the error of a dropped table into success. A command for several tables then continues
+/// with the others.
 pub(crate) fn unless_gone<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
     match result {
         Err(StoreError::UnknownTable(_)) => Ok(T::default()),
@@ -79,7 +79,7 @@ pub(crate) fn unless_gone<T: Default>(result: Result<T, StoreError>) -> Result<T
     }
 }
 
-/// What the node stores of a table, or is about to; `None`: everything.
+/// Returns the ranges of a table that the node stores, or is about to; `None`: everything.
 fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     let placements = snapshot.placements_of_table(table)?;
     if *placements.replication() == Replication::Local {
@@ -143,7 +143,7 @@ impl Actions {
         Ok(UpkeepReply::Done)
     }
 
-    /// Carries an action out that rewrites files, or says when they are.
+    /// Carries out an action that rewrites files, or changes when they are rewritten.
     async fn rewrite(&self, action: UpkeepAction) -> Result<UpkeepReply, ActionError> {
         let compactor = self.store.compactor();
         match action {
@@ -255,7 +255,7 @@ impl Actions {
         tables.into_iter().filter_map(control).collect()
     }
 
-    /// Goes on behind a damaged file; all of them are named in the end.
+    /// Continues after a corrupt file; all of them are named at the end.
     async fn verify(&self, tables: Vec<TableId>, how: VerifyRequest) -> Result<(), ActionError> {
         let mut damaged = Vec::new();
         for table in tables {
@@ -283,7 +283,7 @@ impl Actions {
         }
     }
 
-    /// Says in the log what became of each file; those that failed are named in the answer.
+    /// Logs the result of each file; failed ones are named in the answer.
     async fn scrub(&self, tables: Vec<TableId>, how: ScrubRequest) -> Result<(), ActionError> {
         let options = ScrubOptions {
             skip_corrupted: how.skip_corrupted,
@@ -336,7 +336,7 @@ impl Actions {
     }
 }
 
-/// Says in the log what the answer has no place for.
+/// Logs the details that the answer has no fields for.
 fn told(table: TableId, done: Imported) -> UpkeepReply {
     let table = table.0;
     for (directory, error) in &done.failed {

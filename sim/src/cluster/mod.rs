@@ -30,14 +30,14 @@ use crate::workload;
 
 /// Longest time until a node of an undisturbed cluster serves clients.
 const START_MAX: Duration = Duration::from_secs(180);
-/// How long nobody asks anything before it is looked at what nodes hold, and how often.
+/// Time without requests before resources of the nodes are compared, and the interval of retries.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// A phase that only some scenarios have, between healing and the verdict.
 struct Phase {
-    /// Whether a scenario has it.
+    /// Returns true if a scenario has it.
     wanted: fn(&Scenario) -> bool,
-    /// What it does.
+    /// Runs it.
     run: fn(&mut Run) -> Result<(), String>,
 }
 
@@ -56,7 +56,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, String> {
     run_with(scenario, seed, Sabotage::default())
 }
 
-/// What the clients of a run saw of conditional writes.
+/// Runs a scenario and returns what its clients saw of conditional writes.
 ///
 /// # Errors
 /// As [`run`].

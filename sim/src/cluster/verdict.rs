@@ -1,4 +1,4 @@
-//! The end of a run: everything is looked at, and the checkers decide.
+//! The end of a run: surveys all nodes, then runs the checkers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const UNEVEN: Duration = Duration::from_millis(337);
 /// Links between two shards in one direction: requests, and streams.
 const LINK_CLASSES: u64 = 2;
 
-/// Looks at everything and asks the checkers.
+/// Surveys all nodes and runs the checkers.
 pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
     let first = run.nodes.address("n1");
     if run.nodes.scenario.repairs && run.nodes.scenario.has(Fault::BitRot) {
@@ -87,8 +87,8 @@ pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
 fn repair(run: &mut Run) -> Result<(), String> {
     run.nodes.world.run_for(run.nodes.scenario.settle);
     if run.nodes.scenario.even {
-        // What was written while a replica was away is on two of three: nothing but a copy that
-        // should have been made can be missed here, and nothing has mended that yet.
+        // A write while a replica was away is on two of three. Only a copy that should have been
+        // made can be missing here, and no repair has restored it yet.
         phases::read_at_quorum(run)?;
     }
     if run.nodes.scenario.repairs {
@@ -105,7 +105,7 @@ fn repair(run: &mut Run) -> Result<(), String> {
     run.nodes.ask("reading everything at ALL", SURVEY_MAX, move |rt| {
         survey::read_at_all(rt, first, keys, scenario)
     })??;
-    // Read repairs that nobody waited for.
+    // Read repairs that no client waited for.
     run.nodes.world.run_for(Duration::from_secs(3));
     phases::read_at_quorum(run)?;
     let (shared, scenario) = (run.clients.shared.clone(), run.nodes.scenario.clone());
@@ -115,7 +115,7 @@ fn repair(run: &mut Run) -> Result<(), String> {
     })?
 }
 
-/// Nobody asks anything any more: soon nothing is held that was not held in the beginning.
+/// Checks, without requests, that nodes soon hold no more resources than in the beginning.
 fn no_leaks(run: &mut Run) -> Result<(), String> {
     let mut last = Ok(());
     for attempt in 0..LEAK_TRIES {

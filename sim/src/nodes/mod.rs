@@ -28,7 +28,7 @@ pub const OPERATION_MAX: Duration = Duration::from_secs(600);
 /// How long a node is given to stop in order.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
-/// The answer to an order, when it is there.
+/// The reply to an order, once it has arrived.
 pub type Reply = Rc<RefCell<Option<AdminReply>>>;
 
 /// When a node is started for the first time.
@@ -48,14 +48,14 @@ pub struct Member {
     /// Its present or last life.
     pub life: SimNode,
     outcome: Arc<Outcome>,
-    /// Whether it was started and not ended by the driver.
+    /// True if it was started and not ended by the driver.
     pub is_up: bool,
-    /// It joins, or its disk is bad: it may end by itself as long as not everything is healed.
+    /// It joins, or its disk is bad: it may end unexpectedly until everything is healed.
     pub may_end: bool,
-    /// It is no member any more, or dead for good.
+    /// It is no longer a member, or dead for good.
     pub has_left: bool,
-    /// It was started while the others served clients, and has not ended since then. Who starts it
-    /// again lets it join again.
+    /// It was started while the others served clients, and has not ended since then. A restart lets
+    /// it join again.
     pub is_newcomer: bool,
     /// It has started with another number of shards.
     pub is_resharded: bool,
@@ -71,7 +71,7 @@ impl Member {
         self.options.smp.unwrap_or(1)
     }
 
-    /// From its next start on it goes on with files that cannot be opened.
+    /// From its next start on it tolerates files that cannot be opened.
     pub fn start_with_damaged_files(&mut self, policy: DiskFailurePolicy) {
         self.options.disk_failure_policy = policy;
     }
@@ -81,19 +81,19 @@ impl Member {
         self.options.num_tokens
     }
 
-    /// Why it ended by itself; empty: it did not.
+    /// Returns the cause of its unexpected end; empty: none.
     pub fn ending(&self) -> String {
         self.outcome.failure().map_or(String::new(), ToString::to_string)
     }
 }
 
-/// The world, its nodes, and what they have counted.
+/// The world, its nodes, and their counts.
 pub struct Nodes {
     /// The world.
     pub world: World,
-    /// What is asked for.
+    /// Scenario of the run.
     pub scenario: Rc<Scenario>,
-    /// What goes wrong on purpose.
+    /// Deliberate errors of the run.
     pub sabotage: Sabotage,
     /// The nodes, in the order of their numbers.
     pub members: Vec<Member>,
@@ -154,7 +154,7 @@ impl Nodes {
         format!("asker{}", self.askers)
     }
 
-    /// What a node holds now.
+    /// Returns the resources that a node holds now.
     pub fn holdings_of(&self, number: usize) -> Holdings {
         let Some(member) = self.members.get(number) else { return Holdings::default() };
         let (files, connections) = self.world.holds(&member.life);
@@ -169,7 +169,7 @@ impl Nodes {
         holdings
     }
 
-    /// No node ended by itself.
+    /// Checks that no node ended unexpectedly.
     pub fn alive(&self) -> Result<(), String> {
         for member in self.members.iter().filter(|m| m.is_up && !m.may_end) {
             if !self.world.is_alive(&member.life) {
@@ -332,7 +332,7 @@ impl Nodes {
         name
     }
 
-    /// Notes that a node ends: what it counted is kept.
+    /// Records the end of a node: its counts are added to the sum.
     pub fn ended(&mut self, number: usize) {
         let Some(member) = self.members.get_mut(number) else { return };
         member.is_up = false;
@@ -377,7 +377,7 @@ impl Nodes {
         self.restart(number);
     }
 
-    /// Two machines have each other's disks: what belongs to the disk goes along.
+    /// Swaps the disks of two machines: options that belong to the disk move with it.
     pub fn swap_options(&mut self, a: usize, b: usize) {
         let options = |n: usize| self.members.get(n).map(|m| m.options.clone());
         let (Some(of_a), Some(of_b)) = (options(a), options(b)) else { return };
@@ -409,7 +409,7 @@ fn start(
     (world.start_node(spec, main), outcome, admin)
 }
 
-/// Makes the links of a node what they are when nothing is broken: long between datacenters.
+/// Restores the usual links of a node: long delays between datacenters.
 pub fn usual_links(nodes: &Nodes, node: usize) {
     let scenario = &nodes.scenario;
     for other in (0..nodes.members.len().max(node)).filter(|other| *other != node) {

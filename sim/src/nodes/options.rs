@@ -1,4 +1,4 @@
-//! What the seed and the scenario make of a node's options.
+//! Options of a node, from the seed and the scenario.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::scenario::Fault;
 const SCHEDULE_WINDOW: Duration = Duration::from_secs(20);
 /// Length of a node's turn to begin.
 pub const TURN: Duration = Duration::from_secs(1);
-/// From the start of a node until it begins repairs by itself.
+/// Delay from the start of a node to its first automatic repair.
 const BEGIN: Duration = Duration::from_secs(20);
 /// The schedule has its turns so seldom that it repairs nothing meanwhile.
 const MENDING_TURN: Duration = Duration::from_secs(86_400);
@@ -28,13 +28,13 @@ fn mend_by_itself(options: &mut Options, is_enabled: bool) {
     options.auto_repair_throughput = THROUGHPUT;
 }
 
-/// What the seed makes of a node: shards, tokens, memory, durability.
+/// Returns the random settings of a node: shards, tokens, memory, durability.
 pub(super) fn of_seed(nodes: &Nodes, name: &str) -> Options {
     let world = &nodes.world;
     let mut options = Options { workdir: "/data".to_owned(), ..Options::default() };
     options.smp = u16::try_from(1 + world.random_u64() % nodes.scenario.shards_max).ok();
     options.num_tokens = [1, 4, 16][(world.random_u64() % 3) as usize];
-    // What was acknowledged in periodic mode does not survive a power cut.
+    // Acknowledged writes of periodic mode do not survive a power cut.
     let cuts = nodes.scenario.has(Fault::PowerCut);
     let modes = [CommitLogSync::Batch, CommitLogSync::Group, CommitLogSync::Periodic];
     let count = if cuts { 2 } else { 3 };
@@ -53,11 +53,11 @@ pub(super) fn of_seed(nodes: &Nodes, name: &str) -> Options {
     if nodes.members.len() % 4 == 3 {
         options.row_cache_save_period = Duration::from_secs(20);
     }
-    // Pages end behind few tombstones, not behind equally many on all nodes.
+    // Pages end after few tombstones, with limits that differ between nodes.
     options.query_tombstone_page_limit = [2, 10_000, 12][nodes.members.len() % 3];
     options.stream_entire_sstables = world.random_u64().is_multiple_of(2);
     options.hinted_handoff_enabled = nodes.scenario.hints;
-    // What a power cut tears is larger than a sector: many hints are written at a time.
+    // A power cut tears writes larger than a sector: many hints are written at a time.
     let periods = if nodes.scenario.hint_cuts { [1_000, 3_000, 8_000] } else { [10, 300, 10_000] };
     options.hints_flush_period = Duration::from_millis(periods[(world.random_u64() % 3) as usize]);
     if nodes.scenario.auto_repair {

@@ -1,5 +1,5 @@
-//! An administrator who gives up what he has ordered: leaving, taking another token, joining, the removal
-//! of a dead node, a rebuild.
+//! Aborts by an administrator: leaving, taking another token, joining, the removal of a dead node,
+//! a rebuild.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,15 +13,16 @@ use super::{finish_move, finish_operations, is_out};
 use crate::nodes::{Reply, name};
 use crate::run::{Movement, Pending, Run};
 
-/// How long what was given up may take to end.
+/// Time for an aborted operation to end.
 const AFTER_GIVING_UP: Duration = Duration::from_secs(60);
 
-/// How the removal of a dead host is given up.
+/// Abort of the removal of a dead host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovalAbort {
     /// The dead host.
     pub host_id: String,
-    /// The order names the host: it goes to another node than that which carries the removal out.
+    /// The order names the host: it is sent to another node than the one that carries the removal
+    /// out.
     pub names_host: bool,
 }
 
@@ -50,8 +51,8 @@ pub fn give_up(run: &mut Run, number: usize) {
     run.operations.pending.push(Pending::GivenUp(number, what, reply));
 }
 
-/// What was given up is not done, if the node said so; else it is ended as if nothing had been
-/// given up.
+/// Checks that an aborted operation had no effect, if the node confirmed the abort; else completes
+/// it as if it had not been aborted.
 pub fn finish_given_up(
     run: &mut Run,
     number: usize,
@@ -116,12 +117,12 @@ pub fn order_removal(run: &mut Run, at: usize, host_id: &str) {
     let _ = run.nodes.admin(at, ShardId(0), AdminRequest::Command(command));
 }
 
-/// Gives that up, at the node that carries it out, or at another one by the host that goes.
+/// Aborts the removal, at the node that carries it out, or at another one by naming the host.
 pub fn give_up_removal(run: &mut Run, at: usize, by: RemovalAbort) {
     let RemovalAbort { host_id, names_host } = by;
     let host = names_host.then(|| host_id.clone());
     let reply = order_to_give_up(run, at, ClusterCommand::AbortRemoval { host_id: host });
-    // Before the order that takes it out in the end.
+    // Before the order that removes the node in the end.
     run.operations.pending.insert(0, Pending::RemovalGivenUp(host_id, reply));
 }
 
@@ -131,10 +132,11 @@ pub fn give_up_rebuild(run: &mut Run, number: usize) {
     let _ = run.nodes.admin(number, ShardId(0), command);
 }
 
-/// A removal that was given up, if the node said so, is not done: who was to go is a member still.
+/// Checks that an aborted removal, if the node confirmed the abort, had no effect: the node is
+/// still a member.
 ///
 /// # Errors
-/// It was taken out.
+/// It was removed.
 pub fn finish_removal_given_up(run: &mut Run, host_id: &str, reply: &Reply) -> Result<(), String> {
     run.nodes.world.run_for(AFTER_GIVING_UP);
     if !matches!(*reply.borrow(), Some(AdminReply::Done)) {

@@ -1,5 +1,5 @@
-//! What an administrator does to a running cluster: repair, decommission, removal, replacement of a
-//! dead node, restarts one after the other, two nodes that swap their addresses.
+//! Actions of an administrator on a running cluster: repair, decommission, removal, replacement of
+//! a dead node, restarts one after the other, two nodes that swap their addresses.
 
 pub mod giving_up;
 
@@ -17,9 +17,9 @@ use crate::survey;
 
 /// Longest time of an orderly stop before the node is killed.
 const STOP_MAX: Duration = Duration::from_secs(30);
-/// How long nodes are given to say at which epoch they are.
+/// Time for nodes to report their epochs.
 const EPOCH_SAID: Duration = Duration::from_millis(400);
-/// How often, and how many times, it is looked who moves.
+/// Interval and number of the polls for moving nodes.
 const MOVEMENT_LOOK: Duration = Duration::from_millis(50);
 const MOVEMENT_LOOKS: usize = 400;
 /// How often an operation is ordered again when it failed although everything is healed.
@@ -35,7 +35,7 @@ pub fn join(run: &mut Run) {
     }
 }
 
-/// Orders a node to leave; it goes on while other things break.
+/// Orders a node to leave; this continues during other faults.
 pub fn begin_decommission(run: &mut Run, number: usize) {
     let command = ClusterCommand::Decommission { force: false };
     let _ = run.nodes.admin(number, ShardId(0), AdminRequest::Command(command));
@@ -113,7 +113,7 @@ fn restore_keyspace(run: &mut Run) -> Result<(), String> {
     Err(format!("{text} is not done although everything is healed: {last:?}"))
 }
 
-/// Notes at which epoch with which schema each node is that says so now.
+/// Records epoch and schema of each node that reports them now.
 pub fn note_epochs(run: &mut Run) {
     if !run.nodes.scenario.changes_schema() {
         return;
@@ -133,7 +133,7 @@ pub fn note_epochs(run: &mut Run) {
     }
 }
 
-/// Looks for a while, often, whether several nodes move at once.
+/// Polls for a while, often, for several nodes that move at once.
 pub fn watch_movements(run: &mut Run) {
     let admins: Vec<_> = run.nodes.members.iter().map(|m| m.admin.clone()).collect();
     let (together, caller) = (run.operations.together.clone(), run.nodes.new_name());
@@ -150,7 +150,7 @@ pub fn watch_movements(run: &mut Run) {
     });
 }
 
-/// Orders a node to copy what it owns from the others; without waiting.
+/// Orders a node to copy its data from the others; without waiting.
 pub fn begin_rebuild(run: &mut Run, number: usize) {
     let command = ClusterCommand::Rebuild {
         datacenter: None,
@@ -162,7 +162,7 @@ pub fn begin_rebuild(run: &mut Run, number: usize) {
     let _ = run.nodes.admin(number, ShardId(0), AdminRequest::Command(command));
 }
 
-/// Waits until a node does not move any more.
+/// Waits until a node no longer moves.
 pub fn finish_move(run: &mut Run, number: usize) -> Result<(), String> {
     let limit = run.nodes.world.now() + OPERATION_MAX;
     // It was ordered to leave too, and that came first.
@@ -198,10 +198,10 @@ pub fn retire(run: &mut Run, number: usize) {
     }
 }
 
-/// Carries out what was ordered and is not done.
+/// Completes the ordered operations.
 ///
 /// # Errors
-/// What does not end although everything is healed.
+/// An operation that does not end although everything is healed.
 pub fn finish_operations(run: &mut Run) -> Result<(), String> {
     restore_keyspace(run)?;
     for pending in std::mem::take(&mut run.operations.pending) {
@@ -259,7 +259,7 @@ fn order_until_done(run: &mut Run, at: usize, command: &ClusterCommand) -> Resul
     Err(format!("{command:?} fails although everything is healed: {last} ({})", modes.join(", ")))
 }
 
-/// Whether a node did not start because it is no member any more.
+/// Returns true if a node did not start because it is no longer a member.
 pub fn is_out(run: &Run, number: usize) -> bool {
     run.nodes.members.get(number).is_some_and(|member| {
         !run.nodes.world.is_alive(&member.life)
@@ -354,7 +354,7 @@ pub fn lose_files(run: &mut Run) -> Result<(), String> {
     lose_files_of(run, number, staying.len() - 1)
 }
 
-/// As [`lose_files`] of a certain node, which then waits for so many others.
+/// As [`lose_files`] for a given node, which then waits for that many others.
 ///
 /// # Errors
 /// As there.
@@ -441,7 +441,7 @@ pub fn note_trouble(run: &mut Run, node: usize, from: Instant) {
     run.trouble(node, from, until);
 }
 
-/// Whether an order fails because it is carried out already.
+/// Returns true if an order fails because it is carried out already.
 fn is_over(text: &str) -> bool {
     [
         "no member",

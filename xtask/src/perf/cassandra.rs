@@ -110,7 +110,7 @@ pub struct Node<'a> {
     pub seed: &'a str,
     /// Its heap, such as 1G.
     pub heap: &'a str,
-    /// Of its commit log.
+    /// Sync mode of its commit log.
     pub sync: Sync,
 }
 
@@ -128,7 +128,7 @@ pub fn data(home: &Path) -> PathBuf {
     home.join("cassandra/data/data")
 }
 
-/// Of the directories of a node.
+/// Suffix of the directories of a node.
 fn suffix(number: u16) -> String {
     if number == 0 { String::new() } else { format!("-{number}") }
 }

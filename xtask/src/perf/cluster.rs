@@ -51,9 +51,9 @@ const START_MAX_S: f64 = 2.0;
 #[derive(Clone, Debug, Serialize)]
 struct Settings {
     rows: u64,
-    /// Of a counted run, seconds.
+    /// Length of a counted run, seconds.
     seconds: u64,
-    /// Of the first warm-up of Helenus, seconds; later ones take a quarter.
+    /// Length of the first warm-up of Helenus, seconds; later ones take a quarter.
     warm: u64,
     /// The same of Cassandra, whose compilers need longer: three share the machine's cores.
     cassandra_warm: u64,
@@ -63,7 +63,7 @@ struct Settings {
     /// `--memory` of each Helenus, heap of each Cassandra.
     memory: String,
     start_repeat: u32,
-    /// Whether rows of the section "scans" are on the disk when they are read.
+    /// True if rows of the section "scans" are flushed to disk before they are read.
     flush: bool,
     cassandra: bool,
     sections: Vec<String>,
@@ -165,7 +165,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
             run.load(&mut all, WORKLOADS, "128 in flight, three nodes, RF 3", &mut report)?;
             report.write(&home)?;
         }
-        // A part of `load`, for who changes only that.
+        // A part of `load`, for changes that affect only that.
         if run.settings.has("lwt") && !run.settings.has("load") {
             run.load(&mut all, &[LWT], "128 in flight, three nodes, RF 3", &mut report)?;
             report.write(&home)?;
@@ -187,7 +187,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
             [Kind::Helenus, Kind::Cassandra].map(|kind| Duration::from_secs(run.warm(kind, true)));
         let plan = cluster_scans::Plan { rows, repeat, flush, warm, cassandra_warm };
         cluster_scans::run(&mut all, &plan, &home, &mut report)?;
-        // What was found is kept also when one of them does not end as it should.
+        // The figures are reported even if a node does not stop cleanly.
         if let Err(error) = stop(all) {
             println!("{error:#}");
         }

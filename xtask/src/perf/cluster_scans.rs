@@ -1,9 +1,9 @@
-//! Section "scans" of `perf cluster`: whole tables read over three nodes: filtered, counted, grouped, in a
-//! keyspace of one replica at ONE and in one of three at ONE and QUORUM. What is asked, and what must be
-//! answered, is as in `scans`; server CPU is that of the three processes together.
+//! Section "scans" of `perf cluster`: whole tables read over three nodes: filtered, counted,
+//! grouped, in a keyspace of one replica at ONE and in one of three at ONE and QUORUM. Statements
+//! and expected answers are those of `scans`; server CPU is that of the three processes together.
 //!
-//! What fails is told beside the figures, and the rest goes on: a statement that times out, an answer that is
-//! wrong, a keyspace that could not be filled, a cluster that has ended.
+//! Failures are reported beside the figures, and the rest continues: a statement that times out, an
+//! answer that is wrong, a keyspace that could not be filled, a cluster that has ended.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ const TITLE: &str =
     "Scans over three nodes: CPU-s per 1,000,000 rows, our median and Cassandra's lowest";
 /// Failures one after the other, of one statement in one round, after which it is not asked again.
 const FAILURES_MAX: u32 = 2;
-/// Before the next statement behind one that failed while warming up.
+/// Delay after a statement that failed while warming up.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Characters of a failure's text in the table.
 const TEXT_MAX: usize = 160;
@@ -33,7 +33,7 @@ pub struct Plan {
     pub rows: u64,
     /// Counted runs of ours; Cassandra has four times as many.
     pub repeat: u32,
-    /// Whether memtables are flushed first.
+    /// True if memtables are flushed first.
     pub flush: bool,
     /// How long Helenus is asked before anything counts.
     pub warm: Duration,
@@ -51,7 +51,7 @@ const SETTINGS: [(&str, &str, Level); 3] = [
     ("RF 3, QUORUM", THREE_REPLICAS, Level::Quorum),
 ];
 
-/// What came of one statement on one cluster.
+/// Result of one statement on one cluster.
 #[derive(Default)]
 struct Seen {
     runs: Vec<Run>,
@@ -70,8 +70,8 @@ type Results = BTreeMap<(usize, usize, Kind), Seen>;
 /// Why a keyspace of a cluster cannot be read.
 type Unreadable = BTreeMap<(Kind, &'static str), String>;
 
-/// Fills both keyspaces of every cluster, then asks every statement of each in turn; the other is paused
-/// meanwhile. What was found is written after every round.
+/// Fills both keyspaces of every cluster, then runs every statement on each in turn; the other is
+/// paused meanwhile. The results are written after every round.
 pub fn run(all: &mut [Cluster], plan: &Plan, home: &Path, report: &mut Report) -> Result<()> {
     let rows = scans::rows_of_tables(plan.rows);
     // At ALL, so that no replica lacks a row that a read would have to repair.
@@ -139,7 +139,8 @@ fn fill(cluster: &mut Cluster, tables: &[Tables], plan: &Plan, unreadable: &mut 
     }
 }
 
-/// What fails here fails again when it counts.
+/// Runs all scans without counting. Errors are only printed: a statement that fails here fails
+/// again when it counts.
 fn warm_up(kind: Kind, nodes: &Nodes, tables: &[Tables], plan: &Plan) {
     let length = match kind {
         Kind::Helenus => plan.warm,
@@ -168,10 +169,10 @@ fn quiet(kind: Kind, nodes: &Nodes) -> Result<()> {
     Ok(())
 }
 
-/// Lets the cluster run as often as it is due.
+/// Runs the cluster as often as it is due.
 ///
 /// # Errors
-/// The cluster cannot go on or be held; what a run says is kept with the others.
+/// The cluster cannot be resumed or paused; errors of a run are recorded with its results.
 fn turn(
     (kind, nodes): &mut Cluster,
     name: &str,
@@ -195,7 +196,7 @@ fn turn(
                 if failed == FAILURES_MAX {
                     break;
                 }
-                // A server may still be at what nobody waits for any more.
+                // A server may still work on a request that has timed out.
                 quiet(*kind, nodes)?;
             }
         }
@@ -203,7 +204,8 @@ fn turn(
     nodes.pause()
 }
 
-/// A cluster that cannot be read any more must not take CPU from the other; why.
+/// Stops measuring a cluster that cannot be read any more, so that it takes no CPU from the other;
+/// returns the cause.
 fn lose((kind, nodes): &mut Cluster, error: &anyhow::Error, unreadable: &mut Unreadable) -> String {
     let why = format!("the cluster cannot be measured any more: {error:#}");
     println!("{}: {why}", kind.name());
@@ -282,8 +284,8 @@ fn tell(results: &Results, has_cassandra: bool, report: &mut Report) {
     report.table(TITLE, &header, &table);
 }
 
-/// A run of ours that failed misses the goal, whatever the others took; where Cassandra has no figure there is
-/// no verdict.
+/// Returns the verdict. A failed run of ours misses the goal, whatever the times of the others;
+/// without a figure of Cassandra there is none.
 fn verdict(setting: &str, scan: &Scan, ours: &Seen, theirs: &Seen) -> Option<Verdict> {
     let what = format!("{}, {setting}: Cassandra's CPU over ours", scan.name);
     let judged = |ratio| Some(Verdict::at_least(what, ratio, scan.goal, "times"));
@@ -294,7 +296,7 @@ fn verdict(setting: &str, scan: &Scan, ours: &Seen, theirs: &Seen) -> Option<Ver
     if lowest.is_finite() { judged(lowest / median(ours.cpu())) } else { None }
 }
 
-/// How many of how many runs, and what the last one said.
+/// Returns the number of failures and runs, and the last error.
 fn failures(seen: &Seen) -> String {
     let Some(last) = seen.failures.last() else { return String::new() };
     let count = seen.failures.len();

@@ -1,19 +1,22 @@
-//! Section "compaction": what a flush and a major compaction of the same rows cost both servers, how
-//! large the result is, and latencies while compactions run.
+//! Section "compaction": cost of a flush and of a major compaction of the same rows on both
+//! servers, size of the result, and latencies while compactions run.
 //!
-//! The rows are written in parts, each flushed by itself, a part of them again; then one compaction
-//! merges all files. They are those of standard1, or of a time series, of which no latencies are measured. Both write the same version of SSTables (`da`) with LZ4.
+//! The rows are written in parts, each flushed separately, a part of them again; then one
+//! compaction merges all files. They are those of standard1, or of a time series, for which no
+//! latencies are measured. Both write the same version of SSTables (`da`) with LZ4.
 //!
-//! Flushes are judged by the CPU of the second half of them all together: in the first half Cassandra's
-//! compiler is at work, and its cheapest single flush is one beside which nothing was collected, though
-//! what it leaves behind has to be. Latencies are those of pairs of runs, without and with compactions, the
-//! servers in turn, and their medians are judged: a machine that stands still meets one run of many.
+//! Flushes are judged by the CPU of the second half of them all together. In the first half
+//! Cassandra's compiler is at work. Its cheapest single flush is one during which no garbage was
+//! collected, though its garbage has to be collected some time. Latencies are those of pairs of
+//! runs, without and with compactions, alternating between the servers, and their medians are
+//! judged: a stall of the machine hits one run of many.
 //!
-//! IO requests: of the machine's disks, with page caches dropped before (by root) and everything synced
-//! behind it, so honest only while nothing else runs; and read and write calls of the process. Helenus
-//! goes past the page cache and asks for 256 KiB at once, so the disk sees what it asks for; its ring of
-//! requests is no call. Cassandra asks for a chunk at once, and the kernel reads ahead for it: the goal is
-//! judged by our requests at the disk over its calls, which are what a disk without read-ahead would see.
+//! IO requests: those of the machine's disks, with page caches dropped before (by root) and
+//! everything synced afterwards, so honest only while nothing else runs; and read and write calls
+//! of the process. Helenus bypasses the page cache and requests 256 KiB at once, so the disk sees
+//! its requests; its `io_uring` requests are not system calls. Cassandra requests a chunk at once,
+//! and the kernel reads ahead for it. The goal is judged by our requests at the disk over its
+//! calls, which a disk without read-ahead would see.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +50,7 @@ const RATE: u32 = 2_000;
 const OPTIONS: &str = "WITH compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 32, 'max_threshold': 64, 'enabled': false} \
     AND compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 16}";
 
-/// What one command took.
+/// Cost of one command.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Cost {
     /// User and system seconds of the server.
@@ -60,12 +63,12 @@ struct Cost {
     calls: [u64; 2],
 }
 
-/// Of one server.
+/// Figures of one server.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Found {
     flushes: Vec<Cost>,
     majors: Vec<Cost>,
-    /// Of all components after the compaction.
+    /// Bytes of all components after the compaction.
     bytes: u64,
     /// Latencies without and with compactions, run by run.
     quiet: Vec<Figures>,
@@ -185,7 +188,7 @@ impl Bench<'_> {
         process::nodetool(self.root, words)
     }
 
-    /// What a command costs the server, until all that it wrote is on the disk.
+    /// Measures the cost of a command on the server, until all that it wrote is on the disk.
     fn cost(&self, kind: Kind, server: &Server, words: &[&str]) -> Result<Cost> {
         drop_page_caches();
         let (before, cpu, begun) = (requests()?, server.cpu_seconds()?, Instant::now());
@@ -200,7 +203,7 @@ impl Bench<'_> {
         Ok(Cost { cpu, seconds, requests: less(after, before), calls: less(calls, called) })
     }
 
-    /// Makes the table anew, from files that overlap by a quarter.
+    /// Recreates the table, from files that overlap by a quarter.
     fn fill(&self, kind: Kind, server: &Server, seen: &mut Found) -> Result<()> {
         let find = |name| WORKLOADS.iter().find(|w| w.name == name).context("no such workload");
         let (compacted, table) = (self.settings.compacted, self.table_name());
@@ -271,7 +274,7 @@ impl Bench<'_> {
 }
 
 fn sync() {
-    // Where there is no such command, the counts miss what is written later.
+    // Without this command, the counts miss later writes.
     let _ = Command::new("sync").stderr(Stdio::null()).status();
 }
 
@@ -291,7 +294,7 @@ fn requests() -> Result<[u64; 2]> {
         else {
             continue;
         };
-        // Whole disks: partitions and what lies above them would count twice.
+        // Whole disks only: partitions and layers above would count twice.
         if Path::new("/sys/block").join(name).join("device").exists() {
             sum[0] += reads.parse::<u64>()?;
             sum[1] += writes.parse::<u64>()?;
@@ -310,7 +313,7 @@ fn calls(pid: u32) -> Result<[u64; 2]> {
     Ok([field("syscr:")?, field("syscw:")?])
 }
 
-/// The same when it has not changed for a while: files that are not needed any more go late.
+/// The same once it has not changed for a while: unneeded files are removed late.
 fn settled_bytes_below(directory: &Path) -> Result<u64> {
     let mut bytes = bytes_below(directory)?;
     for _ in 0..30 {
@@ -357,7 +360,8 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
     for (what, count, which) in kinds {
         let (ours, theirs) = (costs(Kind::Helenus, which), costs(Kind::Cassandra, which));
         let mb = count as f64 * settings.compacted.bytes() / 1e6;
-        // Of the one compaction of each repetition Cassandra's cheapest is the one whose code was compiled.
+        // Each repetition has one compaction; Cassandra's cheapest is the one whose code was
+        // compiled.
         let [our_cpu, their_cpu] = if what == "flush" {
             [&ours, &theirs].map(|costs| mean_of_second_half(costs))
         } else {

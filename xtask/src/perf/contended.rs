@@ -16,10 +16,10 @@ const UPDATE: &str = "UPDATE perf3.contended SET value = ? WHERE key = 0 IF EXIS
 /// Longest wait for one answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const VALUE: [u8; 32] = [7; 32];
-/// "Write timeout" and "CAS write unknown": nobody knows whether it was done.
+/// "Write timeout" and "CAS write unknown": the outcome is unknown.
 const UNCERTAIN: [u32; 2] = [0x1100, 0x1700];
 
-/// What so many clients came to together.
+/// Joint result of this number of clients.
 #[derive(Clone, Debug, Serialize)]
 pub struct Contended {
     /// Each waits for its answer before it asks again.
@@ -71,7 +71,7 @@ pub fn prepare(target: &dyn Target) -> Result<()> {
     client.query(FIRST)
 }
 
-/// Lets so many clients update the row for a time.
+/// Lets that many clients update the row for a time.
 pub fn run(target: &dyn Target, clients: usize, length: Duration) -> Result<Contended> {
     let mut ready = Vec::new();
     for (address, _) in target.addresses().iter().cycle().zip(0..clients) {

@@ -147,7 +147,7 @@ fn report(rows: usize, shells: &[Shell; 2]) -> String {
         let rate = |all: &[Took]| rows as f64 / middle(all, |took| took.seconds);
         let cpu = middle(theirs, |took| took.cpu) / middle(ours, |took| took.cpu);
         let ratio = rate(ours) / rate(theirs);
-        // A string takes whatever is written to it.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "| {name} | {:.0} | {:.0} | {ratio:.1} | {GOAL} | {cpu:.1} |",

@@ -1,5 +1,5 @@
-//! What the comparison asks in CQL (v4) itself: is there an answer, and how long does one statement
-//! take.
+//! CQL (v4) requests of the comparison itself: does the server answer, and how long does one
+//! statement take.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub enum Conditional {
     Error(u32),
 }
 
-/// Whether STARTUP is answered by READY or AUTHENTICATE.
+/// Returns true if STARTUP is answered by READY or AUTHENTICATE.
 pub fn answers(address: &str) -> bool {
     Client::connect(address, Duration::from_secs(2)).is_ok()
 }
@@ -102,7 +102,7 @@ impl Client {
         self.query_at(statement, Level::One)
     }
 
-    /// Runs a write that may be refused for a while, as more than a flush keeps up with is.
+    /// Runs a write that may be refused for a while, when flushes do not keep up.
     pub fn write_patiently(&mut self, statement: &str) -> Result<()> {
         self.write_patiently_at(statement, Level::One)
     }

@@ -1,8 +1,8 @@
-//! `perf files`: bytes of a table of lists on the disk, and how long it takes to open many SSTables.
+//! `perf files`: bytes of a table of lists on the disk, and the time to open many SSTables.
 //!
-//! The lists are those of an article about ScyllaDB's formats: 100,000 rows of 50 ints, as a list, as a
-//! frozen list, and frozen with a key of uuids. Their ints are random here, so 20 MB of each table are what
-//! no compressor makes smaller.
+//! The lists are those of an article about ScyllaDB's formats: 100,000 rows of 50 ints, as a list,
+//! as a frozen list, and frozen with a key of uuids. Their ints are random here, so 20 MB of each
+//! table are incompressible.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

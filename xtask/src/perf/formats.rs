@@ -1,6 +1,6 @@
-//! `perf formats`: what each version of SSTables that is written costs, in the same run: CPU of flush and
-//! compaction and bytes on the disk for two shapes of rows (the benchmark of `perf engine`), instructions
-//! of reads whose blocks are cached.
+//! `perf formats`: costs of each writable version of SSTables, in the same run: CPU of flush and
+//! compaction and bytes on the disk for two shapes of rows (the benchmark of `perf engine`),
+//! instructions of reads whose blocks are cached.
 
 use std::path::Path;
 

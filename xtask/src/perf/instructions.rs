@@ -1,9 +1,10 @@
 //! `perf instructions`: instructions and allocations per request, both counted by callgrind; they
-//! do not depend on what else the machine does. Fails when a figure is more than 5 % above the
-//! stored one in `perf/instructions.json`. The same commit takes up to a fifth more instructions on some
-//! processors than on others, of one vendor too (a quarter of a read's are in libc's copying, which
-//! suits itself to the processor). So figures are stored by model; a processor of which there are none is
-//! held to the highest of all.
+//! do not depend on other load of the machine. Fails when a figure is more than 5 % above the
+//! stored one in `perf/instructions.json`.
+//!
+//! The same commit takes up to a fifth more instructions on some processors than on others, even of
+//! one vendor (a quarter of a read's are in libc's copying, which adapts to the processor). So
+//! figures are stored by model. A processor without figures is compared with the highest of all.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +30,7 @@ pub(super) struct Cost {
 /// By profile and processor, then by section.
 type Stored = BTreeMap<String, BTreeMap<String, Cost>>;
 
-/// The name of what is stored for this processor: profile, vendor, family and model.
+/// Returns the key of this processor's figures: profile, vendor, family and model.
 fn key_of(profile: &str, cpuinfo: &str) -> String {
     let field = |name: &str| {
         let of = |line: &'_ str| -> Option<String> {
@@ -42,7 +43,7 @@ fn key_of(profile: &str, cpuinfo: &str) -> String {
     format!("{profile} {vendor} {family} {model}")
 }
 
-/// What this processor is held to: its own figures, else the highest of the profile.
+/// Returns the limits of this processor: its own figures, else the highest of the profile.
 fn held_to(stored: &Stored, profile: &str, key: &str) -> BTreeMap<String, Cost> {
     if let Some(own) = stored.get(key) {
         return own.clone();
@@ -58,7 +59,7 @@ fn held_to(stored: &Stored, profile: &str, key: &str) -> BTreeMap<String, Cost> 
     highest
 }
 
-/// Counts, compares, and with `--store` keeps the figures.
+/// Counts, compares, and with `--store` stores the figures.
 pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     let (mut release, mut store, mut rows) = (false, false, "20000");
     let mut words = words.iter();

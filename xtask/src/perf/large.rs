@@ -1,8 +1,8 @@
-//! `perf large`: whole reads of a table much larger than the memory: what they take, and whether memory grows
-//! with what is read.
+//! `perf large`: whole reads of a table much larger than the memory: their cost, and whether memory
+//! grows with the data read.
 //!
-//! Rows of 1,000 bytes, which compress well, in partitions of 100, written without a commit log. Memory is the
-//! process's resident set, looked at after every page.
+//! Rows of 1,000 bytes, which compress well, in partitions of 100, written without a commit log.
+//! Memory is the process's resident set, measured after every page.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use super::watched::{self, ANSWER_MAX, PAGE_SECONDS, Watched};
 
 /// Rows of a partition, which are written together.
 const PARTITION_ROWS: u64 = 100;
-/// Name, statement, how many rows it gives of so many.
+/// Name, statement, and the number of result rows for a number of rows in the table.
 type Scan = (&'static str, &'static str, fn(u64) -> u64);
 
 const SCANS: &[Scan] = &[
@@ -91,7 +91,7 @@ fn fill(address: &str, rows: u64) -> Result<()> {
     for partition in 0..rows / PARTITION_ROWS {
         let row = |c: u64| {
             let n = (partition * 31 + c) % 1000;
-            // What does not repeat is a tenth of it.
+            // These 16 of about 1,000 bytes do not repeat.
             let mixed = (partition * PARTITION_ROWS + c).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             format!(
                 "INSERT INTO large.t (p, c, v, n) VALUES ({partition}, {c}, \

@@ -1,4 +1,4 @@
-//! The load generator `latte` and what it reports.
+//! The load generator `latte` and its reports.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Workload {
     pub script: &'static str,
     /// Functions of it with their weights.
     pub functions: &'static str,
-    /// Makes the table anew and counts a fixed number of operations; the others count seconds.
+    /// Recreates the table and counts a fixed number of operations; the others count seconds.
     pub loads: bool,
     /// Consistency level; without one latte's, LOCAL_QUORUM.
     pub consistency: Option<&'static str>,
@@ -38,7 +38,7 @@ pub enum Length {
     Count(u64),
 }
 
-/// What one counted run showed.
+/// Figures of one counted run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// Operations per second.
@@ -97,7 +97,7 @@ pub struct Latte {
 }
 
 impl Latte {
-    /// Installs it once; `LATTE` names one that is there already.
+    /// Installs it once; `LATTE` names an installed one.
     pub fn install(root: &Path, home: &Path) -> Result<Latte> {
         let binary = match std::env::var("LATTE") {
             Ok(path) => path.into(),
@@ -129,7 +129,7 @@ impl Latte {
         self.root.join("perf/workloads").join(format!("{}.rn", workload.script))
     }
 
-    /// Makes the workload's table anew.
+    /// Recreates the workload's table.
     pub fn schema(&self, workload: &Workload, target: &dyn Target) -> Result<()> {
         let mut command = self.command("schema");
         command.arg(self.script(workload)).args(target.addresses());
@@ -152,7 +152,7 @@ impl Latte {
         self.run_from(workload, target, 0, rows, length, rate)
     }
 
-    /// The same; what is inserted begins at the row `first` (of "standard1").
+    /// The same; inserts begin at the row `first` (of "standard1").
     pub fn run_from(
         &self,
         workload: &Workload,

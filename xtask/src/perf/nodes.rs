@@ -16,8 +16,8 @@ const STORAGE_PORT: u16 = 19144;
 const API_PORT: u16 = 19143;
 /// Longest wait until all nodes write to all nodes.
 const TOGETHER_MAX: Duration = Duration::from_secs(120);
-/// Longest wait until they have nothing to do, how often that is looked at, and CPU in that time that counts
-/// as nothing.
+/// Longest wait until they are idle, the interval of polls, and the CPU in that time that counts as
+/// idle.
 const QUIET_MAX: Duration = Duration::from_secs(60);
 const QUIET_EVERY: Duration = Duration::from_millis(500);
 const QUIET_CPU_S: f64 = 0.1;
@@ -25,13 +25,14 @@ const QUIET_CPU_S: f64 = 0.1;
 const KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS perf3 WITH replication = \
                         {'class': 'SimpleStrategy', 'replication_factor': 3}";
 
-/// Times that a node of Cassandra is started: on a busy machine one gives up before the first has answered it.
+/// Attempts to start a node of Cassandra: on a busy machine one stops before the first has answered
+/// it.
 const CASSANDRA_STARTS: u32 = 3;
 
 /// Which cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// What is compared.
+    /// The server under test.
     Helenus,
     /// The yardstick.
     Cassandra,
@@ -55,7 +56,7 @@ pub struct Nodes {
     pub started_after: Duration,
 }
 
-/// What asks them beside CQL.
+/// Tool for requests other than CQL.
 enum Tool {
     /// This server's program.
     Helenus(PathBuf),
@@ -169,9 +170,9 @@ impl Nodes {
         self.servers.iter_mut().try_for_each(Server::pause)
     }
 
-    /// Lets them go on and waits until they take each other for alive.
+    /// Resumes them and waits until they consider each other alive.
     pub fn resume(&mut self) -> Result<()> {
-        // All before one of them is asked: they may need each other for an answer.
+        // All before one of them is used: they may need each other for an answer.
         self.servers.iter_mut().try_for_each(Server::go_on)?;
         self.servers.iter_mut().try_for_each(Server::resume)?;
         self.await_each_other()

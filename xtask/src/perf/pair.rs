@@ -1,5 +1,5 @@
-//! Two nodes of Helenus, of one shard each, and what is asked of them beside CQL: `nodetool`, metrics,
-//! files of a table.
+//! Two nodes of Helenus, of one shard each, and access other than CQL: `nodetool`, metrics, files
+//! of a table.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const STORAGE_PORT: u16 = 19144;
 const API_PORT: u16 = 19143;
 /// Keyspace of the rows, two replicas of each.
 const KEYSPACE: &str = "perf2";
-/// Times that the rows are written before that is given up.
+/// Attempts to write the rows.
 const TRIES: usize = 3;
 
 /// Shape and number of the rows.
@@ -29,7 +29,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// So many that their values have about so many MB (10^6 bytes).
+    /// Returns the number of rows whose values have about that many MB (10^6 bytes).
     pub fn of_mb(mb: u64, value_bytes: u64) -> Rows {
         Rows { count: (mb * 1_000_000).div_ceil(value_bytes * 5), value_bytes }
     }
@@ -57,7 +57,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Starts the second one, which copies nothing by itself.
+    /// Starts the second one, which copies nothing automatically.
     pub fn join(&mut self) -> Result<()> {
         self.start(2)
     }
@@ -111,7 +111,7 @@ impl Pair {
         bail!("helenus bench insert: {told}")
     }
 
-    /// `nodetool` on one of them, for the keyspace of the rows; what it prints.
+    /// Runs `nodetool` on one of them, for the keyspace of the rows; returns its output.
     pub fn nodetool(&self, number: usize, words: &[&str]) -> Result<String> {
         let output = Command::new(helenus_binary(&self.root))
             .args(["nodetool", "-h", &address(number), "-p", &API_PORT.to_string()])
@@ -202,7 +202,7 @@ pub fn bytes_of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<u64>
     files.into_iter().map(|f| Ok(crate::disk::metadata(f)?.len())).sum()
 }
 
-/// Whether it holds rows.
+/// Returns true if the file holds rows.
 pub fn is_data(file: &Path) -> bool {
     file.to_string_lossy().ends_with("-Data.db")
 }

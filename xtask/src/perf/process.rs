@@ -1,5 +1,5 @@
 //! Servers as processes: start, measure, pause, stop. All end with this program: a server that is
-//! dropped is killed, and the kernel kills what is left when this program is.
+//! dropped is killed, and the kernel kills the rest when this program is killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ const TICKS: f64 = 100.0;
 const START_MAX: Duration = Duration::from_secs(180);
 /// CQL port of Helenus in a comparison.
 const HELENUS_PORT: u16 = 19142;
-/// What `nodetool` asks there.
+/// API port, for `nodetool`.
 pub const HELENUS_API_PORT: &str = "19143";
 /// CQL port of the null server.
 const NULL_PORT: u16 = 19242;
@@ -25,7 +25,7 @@ const NULL_PORT: u16 = 19242;
 pub enum Kind {
     /// Canned answers on the same runtime.
     Null,
-    /// What is compared.
+    /// The server under test.
     Helenus,
     /// The yardstick.
     Cassandra,
@@ -75,10 +75,10 @@ pub fn build_helenus(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `nodetool` on the Helenus that is alone.
+/// Runs `nodetool` on the single Helenus.
 ///
 /// # Errors
-/// What it said, when it failed.
+/// Its output, if it failed.
 pub fn nodetool(root: &Path, words: &[&str]) -> Result<()> {
     let output = Command::new(helenus_binary(root))
         .args(["nodetool", "-p", HELENUS_API_PORT])
@@ -96,7 +96,7 @@ pub fn helenus_data(home: &Path) -> PathBuf {
     home.join("helenus-data")
 }
 
-/// A command that the kernel kills when this program ends, whatever ends it. Without `setpriv`
+/// Returns a command that the kernel kills when this program ends for any reason. Without `setpriv`
 /// (util-linux) the plain command: an interrupt from the terminal still reaches it.
 pub fn bound(program: &Path) -> Command {
     let has_setpriv = Command::new("setpriv")
@@ -127,7 +127,7 @@ impl Server {
         Server::helenus_again(root, home, memory)
     }
 
-    /// Helenus on the directory that is there.
+    /// Starts Helenus on the existing directory.
     pub fn helenus_again(root: &Path, home: &Path, memory: &str) -> Result<Server> {
         Server::helenus_with(root, home, memory, &[])
     }
@@ -211,7 +211,7 @@ impl Server {
         &self.address
     }
 
-    /// What it has logged.
+    /// Returns its log.
     pub fn log(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&crate::disk::read(&self.log)?).into_owned())
     }
@@ -229,14 +229,14 @@ impl Server {
         Ok(())
     }
 
-    /// Holds the process while another one is measured, so that it takes no CPU.
+    /// Pauses the process while another one is measured, so that it takes no CPU.
     pub fn pause(&mut self) -> Result<()> {
         self.signal("-STOP")?;
         self.paused = true;
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn go_on(&mut self) -> Result<()> {
         if std::mem::take(&mut self.paused) {
             self.signal("-CONT")?;
@@ -244,7 +244,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets it go on and waits until it answers.
+    /// Resumes it and waits until it answers.
     pub fn resume(&mut self) -> Result<()> {
         self.go_on()?;
         let begun = Instant::now();
@@ -283,7 +283,7 @@ impl Server {
     }
 }
 
-/// What a load is put on.
+/// Target of a load.
 pub trait Target {
     /// Host and port of every node.
     fn addresses(&self) -> Vec<String>;
@@ -318,7 +318,7 @@ impl Target for Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already, or about to be: nobody is left to tell.
+        // It has ended already, or is about to; an error cannot be reported here.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -136,7 +136,7 @@ impl Seen {
     }
 }
 
-/// Whether the kernel has dropped what it had of files.
+/// Drops the kernel's page cache; returns true on success.
 fn drop_page_caches() -> bool {
     let synced = Command::new("sync").stderr(Stdio::null()).status();
     synced.is_ok_and(|s| s.success()) && crate::disk::write("/proc/sys/vm/drop_caches", "1").is_ok()

@@ -22,7 +22,7 @@ use super::process::{self, Target};
 const WORKLOADS: [(&str, &str); 3] =
     [("QUORUM write", "insert"), ("QUORUM read", "read"), ("INSERT IF NOT EXISTS", "insert-new")];
 const COUNTED: [&str; 3] = ["instructions:u", "instructions:k", "raw_syscalls:sys_enter"];
-/// So many times fewer conditional inserts are made.
+/// Divisor of the number of conditional inserts.
 const CONDITIONAL_SHARE: u64 = 10;
 /// Group that `perf probe` gives to probes of this binary.
 const PROBES: &str = "probe_helenus";
@@ -63,7 +63,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
         }
         Ok(())
     };
-    // Every key is there, every connection open, every cache warm.
+    // Afterwards every key exists, every connection is open, every cache is warm.
     bench("insert", 20_000.max(operations / 2))?;
     bench("read", operations / 2)?;
     bench("insert-new", operations / 2)?;
@@ -127,7 +127,7 @@ fn begin(pid: u32, events: &[String]) -> Result<Child> {
         .context("cannot run perf; install linux-perf")
 }
 
-/// What was counted, by event; those that this machine or user cannot count are left out.
+/// Returns the counts by event, without those that this machine or user cannot count.
 fn end(child: Child) -> Result<Vec<(String, f64)>> {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
     let output = child.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! What a comparison found: tables for reading, JSON for keeping, verdicts against the goals.
+//! Results of a comparison: tables for reading, JSON for archiving, verdicts against the goals.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-/// One goal and what was measured against it.
+/// One goal and its measurement.
 pub struct Verdict {
     what: String,
     measured: f64,
@@ -46,7 +46,7 @@ impl Verdict {
 
 /// Collects what the sections found.
 pub struct Report {
-    /// Of its files, without their endings: tables, raw figures.
+    /// Names of its files, without their endings: tables, raw figures.
     names: [&'static str; 2],
     text: String,
     json: Map<String, Value>,
@@ -84,20 +84,20 @@ impl Report {
         self.text.push_str(&out);
     }
 
-    /// Keeps raw figures under a name.
+    /// Records raw figures under a name.
     pub fn keep(&mut self, name: &str, value: Value) {
         self.json.insert(name.to_owned(), value);
     }
 
-    /// Keeps a verdict; its word, for a table.
+    /// Records a verdict; returns its word, for a table.
     pub fn judge(&mut self, verdict: Verdict) -> String {
         let word = verdict.word().to_owned();
         self.verdicts.push(verdict);
         word
     }
 
-    /// Writes tables with verdicts and raw figures below `home`; after
-    /// every section, so that an interrupted comparison leaves what it has.
+    /// Writes tables with verdicts and raw figures below `home`. Called after every section, so
+    /// that an interrupted comparison leaves its results.
     pub fn write(&self, home: &Path) -> Result<()> {
         let verdicts: Vec<Value> = self
             .verdicts

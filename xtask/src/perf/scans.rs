@@ -24,7 +24,8 @@ const GROUPS: u64 = 100;
 const BATCH_ROWS: u64 = 100;
 /// Runs of Cassandra for one of ours: its compiler needs them, its lowest counts.
 pub const WARM_RUNS: u32 = 4;
-/// A run asks again until it has taken so much CPU, whose clock has steps of 10 ms in each process.
+/// A run repeats its statement until it has used this much CPU, whose clock has steps of 10 ms in
+/// each process.
 const RUN_CPU_S: f64 = 0.2;
 /// But not more often.
 const RUN_ASKS_MAX: u32 = 50;
@@ -37,11 +38,11 @@ pub struct Scan {
     statement: &'static str,
     /// Cassandra's CPU over ours is to be at least this.
     pub goal: f64,
-    /// Rows that it answers, of so many in the table.
+    /// Number of result rows, for a number of rows in the table.
     rows: fn(u64) -> u64,
-    /// First column of a row that is right, of so many rows in the table.
+    /// Correct first column of a row, for a number of rows in the table.
     first: fn(u64, &[&[u8]]) -> Option<i64>,
-    /// What the first columns of all rows come to.
+    /// Sum of the first columns of all rows.
     sum: fn(u64) -> i64,
 }
 
@@ -186,7 +187,7 @@ pub fn run(servers: &mut [(Kind, Server)], settings: &Settings, report: &mut Rep
     Ok(())
 }
 
-/// What one run took.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     /// Server CPU for a million rows of the table, seconds.
@@ -204,8 +205,8 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// Asks the first node of a target through all pages, again until the CPU can be told; every answer must be
-/// right.
+/// Queries the first node of a target through all pages, repeatedly until the CPU can be measured.
+/// Every answer must be correct.
 pub fn once(target: &dyn Target, tables: &Tables, scan: &Scan, level: Level) -> Result<Run> {
     let statement = scan.statement.replace("KEYSPACE", tables.keyspace);
     let mut client = connect(target)?;

@@ -1,4 +1,4 @@
-//! How long CREATE TABLE takes, from the request to its answer: every live node has the table then.
+//! Duration of CREATE TABLE, from the request to its answer: every live node has the table then.
 
 use std::time::{Duration, Instant};
 

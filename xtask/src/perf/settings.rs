@@ -20,10 +20,10 @@ pub enum Section {
     Compaction,
 }
 
-/// What is flushed and compacted.
+/// Rows to flush and compact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Rows {
-    /// Of standard1, each a partition: a key and five values of 32 bytes.
+    /// Rows of standard1, each a partition: a key and five values of 32 bytes.
     Standard1,
     /// A time series: 1,000 rows of 40 bytes in a partition, some of them in each file.
     Series,
@@ -50,11 +50,11 @@ pub struct Settings {
     pub restart_mb: u64,
     /// Commit log to replay.
     pub replay_mb: u64,
-    /// Whether Cassandra takes part.
+    /// True if Cassandra takes part.
     pub cassandra: bool,
-    /// What the section "compaction" writes.
+    /// Rows of the section "compaction".
     pub compacted: Rows,
-    /// What is done.
+    /// Sections to run.
     pub sections: Vec<Section>,
 }
 
@@ -112,7 +112,7 @@ impl Settings {
         Ok(s)
     }
 
-    /// Whether a section is wanted.
+    /// Returns true if a section is to run.
     pub fn has(&self, section: Section) -> bool {
         self.sections.contains(&section)
     }

@@ -1,8 +1,8 @@
-//! `perf streaming`: how quickly one node copies a table from another one, as whole files and as
-//! rows, and what it costs each side; beside it the same files over a plain socket.
+//! `perf streaming`: speed of a copy of a table from one node to another one, as whole files and as
+//! rows, and its cost on each side; for comparison the same files over a plain socket.
 //!
-//! The second node joins without data; `nodetool rebuild` makes it fetch what it owns, which is
-//! everything. Nothing limits the rate. CPU is user and system time of the processes; of the plain
+//! The second node joins without data; `nodetool rebuild` makes it fetch its data, which is
+//! everything. Nothing limits the rate. CPU is user and system time of the processes; for the plain
 //! copy that of its two threads.
 
 use std::io::{Read, Write};
@@ -25,18 +25,18 @@ const WHOLE_MB_PER_S: f64 = 200.0;
 const COPY_SHARE: f64 = 2.0;
 /// Wanted of rows, MB of uncompressed rows per second of CPU of the costlier side.
 const ROWS_MB_PER_CPU_S: f64 = 60.0;
-/// Of the plain copy; as long as the nodes' own chunks.
+/// Buffer of the plain copy; as large as the nodes' own chunks.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Values of rows that go as rows, as of standard1; whole files do not care.
 const VALUE_BYTES: u64 = 32;
 const VALUE_BYTES_WHOLE: u64 = 200;
 
-/// What one transfer took.
+/// Cost of one transfer.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     mb: f64,
     seconds: f64,
-    /// CPU seconds of who gives and who takes.
+    /// CPU seconds of the sender and the receiver.
     source: f64,
     target: f64,
 }
@@ -102,8 +102,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     report.table("Streaming between two nodes of one shard", &header, &table);
     let speed = whole.mb / whole.seconds;
     let per_mb = |took: &Took, side: fn(&Took) -> f64| side(took) / took.mb;
-    // The issue names a copy over a socket. A stream reads and writes files, so that the copy from
-    // file to file is what can be compared; the socket alone is told too.
+    // The issue names a copy over a socket. A stream reads and writes files, so the fair comparison
+    // is the copy from file to file; the socket alone is reported too.
     for (kind, copy) in [("file to file", &in_files), ("the socket alone", &in_memory)] {
         for (side, cpu) in
             [("source", (|t| t.source) as fn(&Took) -> f64), ("target", |t| t.target)]
@@ -149,7 +149,7 @@ fn rebuilt(mut pair: Pair, as_files: bool) -> Result<Took> {
         pair.nodetool(2, &["rebuild", "-ks", keyspace])?;
         Ok::<_, anyhow::Error>(begun.elapsed().as_secs_f64())
     };
-    // A rebuild first waits as long as a write may be under way, whatever there is to fetch.
+    // A rebuild first waits for the longest duration of a write, even if there is nothing to fetch.
     // The first one waits for gossip too.
     timed("system_traces")?;
     let pause = timed("system_traces")?;

@@ -10,7 +10,7 @@ use super::process::{Kind, Server};
 use super::report::{Report, Verdict, lowest, median};
 use super::settings::Settings;
 
-/// What is compared, in the order of the table.
+/// Compared workloads, in the order of the table.
 pub const WORKLOADS: &[Workload] = &[
     workload("insert", "standard1", "insert", true),
     workload("read", "standard1", "read", false),

@@ -1,4 +1,4 @@
-//! Reads through all pages, with the server's memory looked at after each.
+//! Reads through all pages, with the server's memory measured after each.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub const PAGE_SECONDS: f64 = 10.0;
 /// Rows of a page, as drivers ask by default.
 const PAGE_ROWS: u32 = 5_000;
 
-/// What one read took.
+/// Cost of one read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watched {
     /// Rows that came.
@@ -23,7 +23,7 @@ pub struct Watched {
     pub pages: u32,
     /// By the clock.
     pub seconds: f64,
-    /// Of the server.
+    /// CPU of the server.
     pub cpu: f64,
     /// The page that took longest, in seconds.
     pub longest: f64,
@@ -33,7 +33,7 @@ pub struct Watched {
     pub peak: f64,
 }
 
-/// Reads everything that a statement gives.
+/// Reads all rows of a statement.
 ///
 /// # Errors
 /// The statement fails, or takes longer than an hour for a page.

@@ -1,9 +1,10 @@
-//! `perf wide`: one partition much larger than the memory, and one with a million tombstones: whether they can
-//! be read and compacted, and what memory that takes.
+//! `perf wide`: one partition much larger than the memory, and one with a million tombstones:
+//! whether they can be read and compacted, and the memory for that.
 //!
-//! Rows of 1,000 bytes, which compress well, all in one partition, written without a commit log in several
-//! files. Then rows of which nine of ten are deleted, one by one, and a million ranges that are deleted beside
-//! each other. Memory is the process's resident set, looked at after every page and ten times a second.
+//! Rows of 1,000 bytes, which compress well, all in one partition, written without a commit log in
+//! several files. Then rows of which nine of ten are deleted, one by one, and a million adjacent
+//! range deletions. Memory is the process's resident set, measured after every page and ten times a
+//! second.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,8 @@ use super::watched::{self, ANSWER_MAX, PAGE_SECONDS, Watched};
 const BATCH: u64 = 100;
 /// Tombstones of rows, and of ranges.
 const TOMBSTONES: u64 = 1_000_000;
-/// Name, statement, how many rows it gives of so many in the partition, ten of which are asked for by name.
+/// Name, statement, and the number of result rows for a number of rows in the partition, ten of
+/// which are read by key.
 type Read = (&'static str, &'static str, fn(u64) -> u64);
 
 const READS: &[Read] = &[
@@ -102,7 +104,7 @@ impl Bench<'_> {
         let filler = "the quick brown fox jumps over the lazy dog ".repeat(22);
         let begun = Instant::now();
         batches(client, rows, |c| {
-            // What does not repeat is a tenth of it.
+            // These 16 of about 1,000 bytes do not repeat.
             let mixed = c.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             format!("INSERT INTO wide.t (p, c, v) VALUES (1, {c}, '{mixed:016x}{filler}')")
         })?;
@@ -110,7 +112,8 @@ impl Bench<'_> {
         process::nodetool(self.root, &["flush", "wide"])
     }
 
-    /// A row of ten that stays, nine that are deleted; ranges that touch each other, and one row behind them.
+    /// Writes one row of ten that stays, nine that are deleted; adjacent ranges, and one row after
+    /// them.
     fn tombstones(&self, client: &mut Client) -> Result<()> {
         for table in ["rows", "ranges"] {
             client.query(&format!(
@@ -137,7 +140,7 @@ impl Bench<'_> {
             }
             let what = format!("{name}, {state}");
             self.told(&what, read);
-            // An aggregate has one answer, whatever it takes.
+            // An aggregate has one answer, whatever its duration.
             if !name.starts_with("count") {
                 let name = format!("{what}: longest page");
                 self.report.judge(Verdict::at_most(name, read.longest, PAGE_SECONDS, "s"));

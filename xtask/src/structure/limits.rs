@@ -20,7 +20,7 @@ const PUBLIC_METHODS: usize = 25;
 pub struct Rule {
     /// The table of the exceptions.
     pub name: &'static str,
-    /// What is counted, as the page shows it.
+    /// Counted things, as the page shows them.
     pub what: &'static str,
     /// The highest number that needs no exception.
     pub limit: usize,
@@ -36,10 +36,10 @@ pub const RULES: &[Rule] = &[
     Rule { name: "bool_parameters", what: "`bool` parameters of a `pub` function", limit: 0 },
 ];
 
-/// What is above the limits: rule, then the thing, then its number.
+/// Violations of limits: rule, then the thing, then its number.
 pub type Findings = BTreeMap<&'static str, BTreeMap<String, usize>>;
 
-/// What of `crates` is above a limit.
+/// Returns everything in `crates` that is above a limit.
 pub fn findings(crates: &[Crate]) -> Findings {
     let mut found = Findings::new();
     let mut note = |rule: &Rule, name: String, number: usize| {
@@ -152,7 +152,7 @@ impl Exceptions {
         Self { lines }
     }
 
-    /// A sentence for whatever is above its limit and its line.
+    /// Returns a sentence for everything above its limit and its line.
     pub fn violations(&self, findings: &Findings) -> Vec<String> {
         let mut wrong = Vec::new();
         for rule in RULES {

@@ -37,7 +37,7 @@ pub struct Methods {
     pub files: BTreeSet<String>,
 }
 
-/// What counts of one function.
+/// Measures of one function.
 pub struct Function {
     /// `path/of/file.rs: Type::name`.
     pub name: String,
@@ -119,7 +119,7 @@ struct Reader {
     imports: BTreeSet<String>,
     /// Type whose `impl` is read.
     of_type: Option<String>,
-    /// Whether that `impl` is the type's own, of no trait.
+    /// True if that `impl` is the type's own, of no trait.
     inherent: bool,
     types: BTreeMap<String, Methods>,
     functions: Vec<Function>,
@@ -210,7 +210,7 @@ fn is_bool(ty: &syn::Type) -> bool {
     matches!(ty, syn::Type::Path(path) if path.path.is_ident("bool"))
 }
 
-/// Whether an item is there in tests only.
+/// Returns true if an item exists in tests only.
 fn for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")

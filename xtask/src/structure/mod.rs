@@ -1,10 +1,10 @@
-//! The structure of the workspace in numbers, and the limits it is held to.
+//! The structure of the workspace in numbers, and their limits.
 //!
-//! Owns `docs/dev/structure.md` (the table) and `xtask/structure-exceptions.toml` (what was above a limit
-//! when the limit was set). A number may fall, never rise: `cargo xtask tidy` fails for whatever is above its
-//! limit and above its line in the exceptions.
+//! Owns `docs/dev/structure.md` (the table) and `xtask/structure-exceptions.toml` (numbers above a
+//! limit when the limit was set). A number may fall, never rise: `cargo xtask tidy` fails for
+//! everything above its limit and above its line in the exceptions.
 //!
-//! Reading order: [`measure`] reads the sources, [`limits`] judges what it found, this file prints.
+//! Reading order: [`measure`] reads the sources, [`limits`] judges its findings, this file prints.
 
 mod limits;
 mod measure;
@@ -19,12 +19,12 @@ use crate::layers::Member;
 use limits::Exceptions;
 use measure::Crate;
 
-/// Where the table is kept.
+/// Path of the table.
 const PAGE: &str = "docs/dev/structure.md";
-/// What is above a limit, with its reason.
+/// Exceptions from the limits, with their reasons.
 const EXCEPTIONS: &str = "xtask/structure-exceptions.toml";
 
-/// Whatever is above its limit and its exception, a sentence each.
+/// Returns everything above its limit and its exception, a sentence each.
 pub fn violations(root: &Path, members: &[Member]) -> Result<Vec<String>> {
     let exceptions = read_exceptions(root)?;
     Ok(exceptions.violations(&limits::findings(&measure_all(root, members)?)))
@@ -35,13 +35,13 @@ pub fn violations(root: &Path, members: &[Member]) -> Result<Vec<String>> {
 pub enum Task {
     /// Write the table.
     Report,
-    /// Write the exceptions too, so that they are what was measured.
+    /// Write the exceptions too, with the measured numbers.
     Accept,
 }
 
-/// Writes the table, and the exceptions where the task says so.
+/// Writes the table, and the exceptions if the task includes them.
 ///
-/// A reason that a line has stays with it; new lines get none.
+/// A line keeps its reason; new lines get none.
 pub fn write(root: &Path, members: &[Member], task: Task) -> Result<()> {
     let accept = task == Task::Accept;
     let crates = measure_all(root, members)?;

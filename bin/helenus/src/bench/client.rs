@@ -16,10 +16,10 @@ use super::{Outcome, Plan, Workload};
 
 /// Longest answer that is taken.
 const FRAME_BYTES_MAX: usize = 64 << 20;
-/// How long an answer may take before the run is given up.
+/// Timeout of an answer, after which the run is aborted.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Why a run was given up.
+/// Cause of an aborted run.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Io(String, io::Error),
@@ -60,7 +60,7 @@ pub(crate) struct Connection {
     read_id: Vec<u8>,
 }
 
-/// What an answer was, without what it was made of.
+/// Kind of an answer, without most of its content.
 enum Answer {
     Done,
     Rows(u32),
@@ -156,7 +156,7 @@ impl Connection {
                 std::thread::sleep(load.pause(start, Instant::now()));
                 continue;
             }
-            // Something may be due before an answer comes.
+            // The next request may be due before an answer arrives.
             let may_send = !free.is_empty() && !load.is_over(start, Instant::now());
             let pause = if may_send { load.pause(start, Instant::now()) } else { ANSWER_MAX };
             match self.link.fill(ReadWait::For(pause)) {
@@ -284,7 +284,7 @@ impl<'p> Load<'p> {
         until.min(ANSWER_MAX / 2)
     }
 
-    /// Whether it is a read, and its key.
+    /// Returns the next operation: true for a read, and its key.
     fn next_operation(&mut self) -> (bool, u64) {
         let turn = self.sent;
         self.sent += 1;

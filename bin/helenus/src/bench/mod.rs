@@ -25,7 +25,7 @@ use client::{Connection, Failure};
 /// that neither side waits for the other to read.
 const WINDOW_MAX: usize = 1024;
 
-/// What to do.
+/// Workloads of the benchmark.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Write whole rows, keys in order
@@ -41,7 +41,7 @@ pub enum Command {
     NullServer(null_server::Arguments),
 }
 
-/// What is done.
+/// Kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
     Insert,
@@ -83,7 +83,7 @@ pub struct Arguments {
     /// Operations per second of all connections together; without it as many as the server takes
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// Keyspace, made when it is not there
+    /// Keyspace, created if missing
     #[arg(long, default_value = "bench", value_parser = identifier)]
     keyspace: String,
     /// Replicas of a row, where the keyspace is made by this run
@@ -127,7 +127,7 @@ fn consistency(text: &str) -> Result<Consistency, String> {
     })
 }
 
-/// What every connection needs to know.
+/// Settings that all connections share.
 #[derive(Debug)]
 pub(crate) struct Plan {
     workload: Workload,
@@ -149,7 +149,7 @@ pub(crate) struct Plan {
     read: String,
 }
 
-/// What one connection saw.
+/// Counts of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     operations: u64,
@@ -290,7 +290,7 @@ fn schema(arguments: &Arguments) -> [String; 2] {
     ]
 }
 
-/// What came out.
+/// Result of a run.
 struct Report {
     workload: Workload,
     arguments: Arguments,
@@ -300,7 +300,7 @@ struct Report {
     after: Option<resources::Usage>,
 }
 
-/// What the server's process used.
+/// Resources that the server's process used.
 struct ServerCost {
     cpu_seconds: f64,
     cpu_seconds_per_1000: f64,

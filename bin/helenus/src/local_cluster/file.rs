@@ -22,7 +22,7 @@ pub struct ClusterFile {
     pub name: String,
     /// Shards of each node.
     pub smp: u16,
-    /// Memory of each node, as `--memory` takes it.
+    /// Memory of each node, as `--memory` accepts it.
     pub memory: String,
     /// Further options of all nodes.
     pub options: Vec<String>,
@@ -44,12 +44,12 @@ pub struct NodeFile {
     pub datacenter: String,
     /// Rack.
     pub rack: String,
-    /// What it runs as, or ran as.
+    /// Its process, running or ended.
     pub process: Option<Identity>,
-    /// It took the place of the node that was there before.
+    /// It took over the tokens of a dead node.
     #[serde(default)]
     pub replaces: bool,
-    /// It has not finished that: what is in its directory is no node's yet.
+    /// Its replacement is unfinished: its directory does not hold a complete node yet.
     #[serde(default)]
     pub is_replacing: bool,
 }
@@ -78,7 +78,7 @@ impl ClusterFile {
         self.nodes.iter_mut().find(|n| n.number == number)
     }
 
-    /// Whether its process is there, paused or not.
+    /// Returns true if its process exists, paused or not.
     pub fn runs(&self, number: u16) -> bool {
         let process = self.node(number).and_then(|n| n.process.as_ref());
         process.is_some_and(|p| p.state() != State::Gone)
@@ -146,7 +146,7 @@ impl ClusterDir {
         self.path.join(format!("node{number}.log"))
     }
 
-    /// What is known; `None` when there is no cluster yet.
+    /// Reads the cluster's file; `None` when there is no cluster yet.
     pub fn load(&self) -> Result<Option<ClusterFile>, Failure> {
         let path = self.path.join(NAME);
         let told = |what: String| Failure::failed(format!("\"{}\": {what}", path.display()));
@@ -163,7 +163,7 @@ impl ClusterDir {
         Ok(Some(file))
     }
 
-    /// Keeps it, whole or not at all.
+    /// Saves it atomically.
     pub fn save(&self, file: &ClusterFile) -> Result<(), Failure> {
         let path = self.path.join(NAME);
         let written = || -> io::Result<()> {

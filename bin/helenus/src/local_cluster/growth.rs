@@ -104,7 +104,7 @@ pub(super) fn add(
     Ok(number)
 }
 
-/// Whether a node knows the one at this address to be down.
+/// Returns true if a node knows the one at this address to be down.
 pub(super) fn sees_down(report: &NodeReport, address: &str) -> bool {
     let member = report.nodes.iter().find(|member| member.address == address);
     member.is_some_and(|member| !member.up && !member.liveness_unknown)

@@ -2,10 +2,11 @@
 //! trying things out and for tests.
 //!
 //! Owns: a directory with the nodes' work directories, their logs, and `cluster.json`. Never:
-//! signals a process that it did not start itself: a process is told by its number and the moment
-//! when it began ([`process`]).
+//! signals a process that it did not start itself: a process is identified by its number and its
+//! start time ([`process`]).
 //!
-//! Reading order: [`file`] (what is kept), [`process`], [`start`], [`growth`], then the other commands here.
+//! Reading order: [`file`] (persisted state), [`process`], [`start`], [`growth`], then the other
+//! commands here.
 
 mod file;
 mod growth;
@@ -31,10 +32,10 @@ const SHARD_AWARE_PORT: u16 = 19_042;
 const STORAGE_PORT: u16 = 7000;
 /// Port for nodetool.
 const API_PORT: u16 = 10_000;
-/// Between two looks at something that is waited for.
+/// Interval of polls.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What to do.
+/// Commands of a local cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Start a cluster, or the nodes of one that do not run, and wait until they serve clients
@@ -170,7 +171,7 @@ pub struct Place {
     dir: PathBuf,
 }
 
-/// Why a command failed: what is said, and with which exit code it ends.
+/// Cause of a failed command: its text, and the exit code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
     code: u8,
@@ -254,7 +255,7 @@ fn run(command: Command) -> Result<u8, Failure> {
     }
 }
 
-/// The directory, locked for this command, and what is known of it.
+/// Opens the directory, locked for this command, and reads the cluster's file.
 fn open(place: &Place) -> Result<(ClusterDir, ClusterFile), Failure> {
     let dir = ClusterDir::open(&place.dir)?;
     let file = dir.load()?.ok_or_else(|| {
@@ -322,7 +323,7 @@ fn stop_nodes(
     for number in &running {
         let process = file.node(*number).and_then(|n| n.process.clone());
         for signal in [Signal::Terminate, Signal::Continue] {
-            // A paused one cannot drain. One that ended in between is what is wanted.
+            // A paused one cannot drain. One that ended in between has the wanted state.
             if let Some(process) = process.as_ref().filter(|p| p.state() != State::Gone) {
                 let sent = process.signal(signal);
                 sent.map_err(|e| Failure::failed(format!("node {number}: {e}")))?;
@@ -395,7 +396,7 @@ fn logs(place: &Place, number: u16, lines: usize) -> Result<u8, Failure> {
     known(&file, number)?;
     let path = dir.log_of(number);
     complain_line!("{}", path.display());
-    // `tail` would do the same; the pager of who asks is theirs.
+    // `tail` would do the same; paging is up to the user.
     say!("{}", process::tail(&path, lines));
     Ok(exit::OK)
 }

@@ -1,6 +1,6 @@
 //! Cutting the links between nodes, and healing them. Nodes of one machine share its loopback
-//! device, so the nodes themselves hold back what goes over a cut link; those that start later are
-//! told when they start.
+//! device, so the nodes themselves drop messages over a cut link. Nodes that start later get the
+//! list with their options.
 
 use admin::model::ClusterCommand;
 use admin::operation::{CLUSTER, Method};
@@ -51,7 +51,8 @@ pub(super) fn partition(place: &Place, words: &[String]) -> Result<u8, Failure> 
             paused.number
         )));
     }
-    // Kept first: a node that starts from now on is told, one that runs is told below.
+    // Saved first: a node that starts from now on gets it from its options, a running one by the
+    // command below.
     file.cut = groups;
     dir.save(&file)?;
     for node in file.nodes.iter().filter(|n| state(n) == State::Running) {
@@ -75,7 +76,7 @@ fn tell(node: &NodeFile, addresses: Vec<String>) -> Result<(), Failure> {
     })
 }
 
-/// What is cut, for people.
+/// Returns the cut links as text for the user.
 pub(super) fn shown(file: &ClusterFile) -> String {
     if file.cut.is_empty() {
         return "no link is cut".to_owned();

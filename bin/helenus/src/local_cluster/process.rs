@@ -1,7 +1,7 @@
 //! Processes that outlive the command that started them.
 //!
-//! A number alone would name another process some day: with it stands when the process began, and
-//! both are looked at again before every signal.
+//! A number alone would identify another process some day. It is stored with the process's start
+//! time, and both are checked before every signal.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,7 +17,7 @@ const TAIL_BYTES_MAX: u64 = 1 << 20;
 pub struct Identity {
     /// Its number.
     pub pid: u32,
-    /// When it began, as the system says it: of one number there is only one such process.
+    /// Start time in the system's form: number and start time together are unique.
     pub began: String,
 }
 
@@ -32,7 +32,7 @@ pub enum State {
     Gone,
 }
 
-/// What a process is told.
+/// Signal to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM.
@@ -71,10 +71,10 @@ impl Identity {
         }
     }
 
-    /// Tells it.
+    /// Sends the signal.
     ///
     /// # Errors
-    /// It has ended, or is somebody else's.
+    /// The process has ended, or belongs to another user.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let gone = || io::Error::new(io::ErrorKind::NotFound, "the process has ended");
         let number = i32::try_from(self.pid).ok();
@@ -82,7 +82,8 @@ impl Identity {
         #[cfg(target_os = "linux")]
         {
             use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-            // The handle names one process for good: what is looked at is what is told.
+            // The handle names one process for good: the process that is checked is the one that is
+            // signalled.
             match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(handle) => {
                     if self.state() == State::Gone {
@@ -102,7 +103,7 @@ impl Identity {
     }
 }
 
-/// State and beginning of a process that is there.
+/// Returns state and start time of a process that exists.
 fn look(pid: u32) -> Option<(State, String)> {
     if Path::new("/proc/self/stat").exists() {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -121,7 +122,7 @@ fn look(pid: u32) -> Option<(State, String)> {
 
 /// State, and start time in ticks since the system booted, from `/proc/<pid>/stat`.
 fn of_stat(stat: &str) -> Option<(State, u64)> {
-    // The name in parentheses may hold spaces; fields are counted behind it.
+    // The name in parentheses may hold spaces; fields are counted after it.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = of_letter(fields.next()?)?;
@@ -134,7 +135,7 @@ fn of_ps(line: &str) -> Option<(State, String)> {
     Some((of_letter(letters)?, began.trim().to_owned()))
 }
 
-/// `None` for a process that has ended and that nobody has asked about yet.
+/// Returns the state, or `None` for a process that has ended but has not been reaped yet.
 fn of_letter(letters: &str) -> Option<State> {
     match letters.chars().next()? {
         'Z' | 'X' | 'x' => None,

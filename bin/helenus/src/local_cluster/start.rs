@@ -27,9 +27,9 @@ const INTERRUPTED: u8 = 130;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Lines of a node's log that are shown when it did not start.
 const LOG_LINES: usize = 15;
-/// Nodes of a new cluster when nobody says how many.
+/// Nodes of a new cluster without the option.
 const NODES_DEFAULT: u16 = 3;
-/// Most memory that a node of a local cluster takes when nobody says how much, and least.
+/// Smallest and largest memory of a node of a local cluster without the option.
 const MEMORY_DEFAULT: std::ops::RangeInclusive<u64> = 128 << 20..=1 << 30;
 
 /// The command line of `start`.
@@ -79,7 +79,8 @@ pub fn start(arguments: Arguments) -> Result<u8, Failure> {
         }
         None => {
             let file = plan(&arguments, resources::cores(), resources::memory_default())?;
-            // Before anything is kept: what cannot be made can then be asked for in another way.
+            // Before anything is saved: an impossible cluster can then be requested with other
+            // options.
             check_addresses(&file.nodes)?;
             dir.save(&file)?;
             file
@@ -127,7 +128,7 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
     Ok(file)
 }
 
-/// Whether a rack or a data centre can have this name.
+/// Checks that a rack or a data centre can have this name.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(plain) {
@@ -138,7 +139,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is asked for now must be what the cluster was made as.
+/// Checks that the options match those that the cluster was created with.
 pub(super) fn check_same(
     arguments: &Arguments,
     file: &ClusterFile,
@@ -183,7 +184,7 @@ pub(super) fn check_same(
     Ok(())
 }
 
-/// Whether the nodes can listen where they should.
+/// Checks that the nodes can listen on their addresses.
 pub(super) fn check_addresses(nodes: &[NodeFile]) -> Result<(), Failure> {
     for node in nodes {
         let Ok(ip) = node.address.parse::<IpAddr>() else {
@@ -214,7 +215,7 @@ pub(super) fn cannot_listen(node: &NodeFile, port: u16, error: &io::Error) -> St
     }
 }
 
-/// Set when somebody presses Ctrl-C or sends SIGTERM.
+/// Flag that Ctrl-C or SIGTERM sets.
 struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
@@ -289,8 +290,8 @@ pub(super) fn start_nodes(
     Ok(())
 }
 
-/// Starts an empty node that takes the place of one that does not run. The old one's files are kept
-/// until the next time, also when the start has to be tried again.
+/// Starts an empty node that replaces one that does not run. The old one's files are kept until the
+/// next time, even if the start has to be retried.
 pub(super) fn replace_node(
     dir: &ClusterDir,
     file: &mut ClusterFile,
@@ -454,12 +455,12 @@ fn wait_for(
     Ok(())
 }
 
-/// Stops what was begun, at once if it does not stop by itself.
+/// Stops the started nodes, with SIGKILL if they do not stop otherwise.
 fn give_up(dir: &ClusterDir, file: &mut ClusterFile, mut begun: Vec<Begun>) -> Result<(), Failure> {
     use process::Signal;
     let tell = |file: &ClusterFile, number: u16, signal| {
         let process = file.node(number).and_then(|n| n.process.as_ref());
-        // One that has ended is what is wanted.
+        // One that has ended has the wanted state.
         let _ = process.map(|p| p.signal(signal));
     };
     for node in &begun {
@@ -467,7 +468,7 @@ fn give_up(dir: &ClusterDir, file: &mut ClusterFile, mut begun: Vec<Begun>) -> R
     }
     let deadline = Instant::now() + Duration::from_secs(15);
     loop {
-        // Asked for its end, a child leaves the table of processes.
+        // Reaping a child removes it from the table of processes.
         begun.retain_mut(|n| matches!(n.child.try_wait(), Ok(None)));
         if begun.is_empty() || Instant::now() >= deadline {
             break;
@@ -485,7 +486,7 @@ fn give_up(dir: &ClusterDir, file: &mut ClusterFile, mut begun: Vec<Begun>) -> R
     dir.save(file)
 }
 
-/// Whether a CQL server answers there.
+/// Returns true if a CQL server answers at the address.
 pub(super) fn answers(address: &str) -> bool {
     let at_most = Duration::from_secs(1);
     let ask = || -> Option<bool> {

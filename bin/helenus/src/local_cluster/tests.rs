@@ -161,7 +161,7 @@ fn groups_are_cut_off_from_each_other_and_from_nobody_else() {
     assert_eq!(file.cut_off_from(3), ["127.0.0.1", "127.0.0.2"]);
     assert!(file.cut_off_from(4).is_empty());
     assert_eq!(partition::shown(&file), "cut off from each other: 1,2 | 3");
-    // Who starts meanwhile is told.
+    // A node that starts meanwhile gets the option.
     let line = |n: u16| arguments_of(&file, file.node(n).unwrap(), Path::new("/d")).join(" ");
     assert!(line(1).contains(" --developer-cut-links 127.0.0.3"), "{}", line(1));
     assert!(!line(4).contains("--developer-cut-links"), "{}", line(4));
@@ -221,7 +221,7 @@ fn a_node_that_does_not_run_is_neither_killed_nor_stopped() {
     let test = TestDir::new("gone");
     let dir = ClusterDir::open(&test.0).unwrap();
     let mut file = plan(&arguments("--nodes 1"), 2, 1 << 30).unwrap();
-    // The number of a process that is there, begun at another time.
+    // The number of an existing process that was started at another time.
     let began = "another boot 1".to_owned();
     file.node_mut(1).unwrap().process = Some(process::Identity { pid: std::process::id(), began });
     dir.save(&file).unwrap();

@@ -1,7 +1,7 @@
 //! Cassandra's tools for SSTables: `helenus sstable` with their options.
 //!
-//! Where Cassandra's tool takes a keyspace and a table, they become the table's directories. Paths
-//! pass unchanged, so that the tools also take what `helenus sstable` takes.
+//! Keyspace and table of Cassandra's tools become the table's directories. Paths are passed
+//! unchanged, so the tools also accept those of `helenus sstable`.
 
 use super::{Invocation, Machine};
 
@@ -27,7 +27,7 @@ use Becomes::{Megabits, Note, NoteValue, Nothing, Refused, Renamed};
 struct Tool {
     name: &'static str,
     command: &'static [&'static str],
-    /// Whether it takes a keyspace and a table.
+    /// True if it takes a keyspace and a table.
     table: bool,
     options: &'static [(&'static str, Becomes)],
 }
@@ -239,7 +239,7 @@ mod tests {
                 "sstable levels reset --really-reset /d/ks/t-1 /e/ks/t-1",
             ),
             ("sstableexpiredblockers ks t", "sstable expiredblockers /d/ks/t-1 /e/ks/t-1"),
-            // As "helenus sstable" takes them.
+            // As "helenus sstable" accepts them.
             ("sstableverify /d/nb-1-big-Data.db x", "sstable verify /d/nb-1-big-Data.db x"),
             ("sstableverify nb-1-big-Data.db nb", "sstable verify nb-1-big-Data.db nb"),
             ("sstableverify", "sstable verify"),

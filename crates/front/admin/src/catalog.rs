@@ -7,7 +7,7 @@ use crate::operation::{Call, Class, CommandRow, Scope};
 use crate::server::{ROUTES, Route, SCYLLA};
 use crate::verbs::{REFUSED, VERBS, Verb};
 
-/// The route of a request, and the row of its command on a path that takes several.
+/// Returns the route of a request, and the row of its command if the path has several.
 pub fn find(call: &Call) -> Option<(&'static Route, Option<&'static CommandRow>)> {
     let same = |route: &&Route| route.method == call.method && route.path == call.path;
     let route = ROUTES.iter().chain(SCYLLA).find(same)?;
@@ -16,7 +16,7 @@ pub fn find(call: &Call) -> Option<(&'static Route, Option<&'static CommandRow>)
         .then_some((route, command))
 }
 
-/// What a verb needs: the most of its requests.
+/// Returns the class that a verb needs: the highest of its requests.
 pub fn class_of(verb: &Verb) -> Class {
     let class = |(route, command): (&Route, Option<&CommandRow>)| {
         command.map_or(route.class, |command| command.class)
@@ -24,7 +24,7 @@ pub fn class_of(verb: &Verb) -> Class {
     verb.calls.iter().filter_map(find).map(class).max().unwrap_or(Class::Reads)
 }
 
-/// Who carries a verb out: the widest scope of the requests that need what the verb needs.
+/// Returns the scope of a verb: the widest of the requests that need what the verb needs.
 pub fn scope_of(verb: &Verb) -> Scope {
     let class = class_of(verb);
     let rows = verb.calls.iter().filter_map(find).map(|(route, command)| match command {

@@ -1,8 +1,10 @@
-//! The commands of a cluster, each declared once: what the API reads, what a shard carries out, what each needs.
+//! The commands of a cluster, each declared once: its JSON, the action of a shard, and its
+//! permissions.
 //!
-//! A row gives three types their variants: [`ClusterCommand`], the JSON of version 1 of the API; [`ClusterAction`],
-//! what a shard does, with ids instead of names; and `Unresolved`, the commands between the two whose names
-//! have to be looked up or whose values have to be checked, which `commands::resolve` does.
+//! A row gives three types their variants: [`ClusterCommand`], the JSON of version 1 of the API;
+//! [`ClusterAction`], the action of a shard, with ids instead of names; and `Unresolved`. The
+//! latter has the commands whose names must be resolved or whose values must be checked, which
+//! `commands::resolve` does.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -20,7 +22,7 @@ use crate::operation::{Class, CommandRow, Scope};
 macro_rules! cluster_commands {
     ($( $(#[$doc:meta])* $variant:ident { $( $(#[$of_field:meta])* $field:ident : $type:ty ),* $(,)? }
         as $how:tt = $row:expr, $word:literal; )*) => {
-        /// `POST /api/v1/cluster`: what a node can be told to do in its cluster.
+        /// `POST /api/v1/cluster`: commands to a node about its part in the cluster.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
         pub enum ClusterCommand {
@@ -103,14 +105,14 @@ macro_rules! cluster_commands {
     };
 
     (@split [$($action:tt)*] [$($name:tt)*] [$($unresolved:tt)*] [$($arm:tt)*]) => {
-        /// An action of a shard in its cluster: a [`ClusterCommand`] with everything looked up. The command's row
-        /// names the shards that carry it out: shard 0 or every shard.
+        /// An action of a shard in its cluster: a [`ClusterCommand`] with all names resolved. The
+        /// command's row names the shards that carry it out: shard 0 or every shard.
         #[expect(missing_docs, reason = "fields without a text are those of the command, which have one")]
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum ClusterAction { $($action)* }
 
         impl ClusterAction {
-            /// For a refusal: what it is.
+            /// Name of the action, for a refusal.
             pub fn name(&self) -> &'static str {
                 match self { $($name)* }
             }
@@ -120,7 +122,7 @@ macro_rules! cluster_commands {
         pub(crate) enum Unresolved { $($unresolved)* }
 
         impl ClusterCommand {
-            /// The action, unless something has to be looked up.
+            /// Returns the action, unless a name must be resolved.
             pub(crate) fn into_action(self) -> Result<ClusterAction, Unresolved> {
                 match self { $($arm)* }
             }
@@ -136,7 +138,7 @@ cluster_commands! {
         force: bool,
     } as checked
         = CommandRow::new("decommission", Scope::Cluster, Class::Destroys), "decommission";
-    /// Takes a dead node out; its data is copied from the other replicas.
+    /// Removes a dead node; its data is copied from the other replicas.
     RemoveNode {
         /// UUID.
         host_id: String,
@@ -153,7 +155,7 @@ cluster_commands! {
         = CommandRow::new("abort_movement", Scope::Cluster, Class::Changes).members_only(), "giving up a movement";
     /// Gives up the removal of a dead node while its data is copied.
     AbortRemoval {
-        /// UUID; `None`: the removal in progress, or the one that was left behind.
+        /// UUID; `None`: the removal in progress, or the abandoned one.
         #[serde(default)]
         host_id: Option<String>,
     } as {
@@ -164,7 +166,7 @@ cluster_commands! {
     /// Gives up the rebuild of this node; what came stays.
     AbortRebuild {} as given
         = CommandRow::new("abort_rebuild", Scope::Node, Class::Changes).members_only(), "abortrebuild";
-    /// Takes a node out that joins and has not finished.
+    /// Removes a node whose join is unfinished.
     AbortBootstrap {
         /// UUID, or IP address with or without port.
         node: String,
@@ -173,7 +175,7 @@ cluster_commands! {
         host: HostId,
     }
         = CommandRow::new("abort_bootstrap", Scope::Cluster, Class::Destroys).members_only(), "abortbootstrap";
-    /// Takes another token.
+    /// Moves the node to another token.
     Move {
         /// The token.
         token: String,
@@ -212,7 +214,7 @@ cluster_commands! {
         exclude_local_dc: bool,
     }
         = CommandRow::new("rebuild", Scope::Node, Class::Changes).members_only(), "rebuild";
-    /// Takes a dead node out; nothing is copied.
+    /// Removes a dead node; nothing is copied.
     Assassinate {
         /// IP address, with or without port.
         address: String,
@@ -221,7 +223,7 @@ cluster_commands! {
         host: HostId,
     }
         = CommandRow::new("assassinate", Scope::Cluster, Class::Destroys).members_only(), "assassinate";
-    /// Removes data that the node does not own any more.
+    /// Removes data that the node no longer owns.
     Cleanup {
         /// Keyspace.
         keyspace: String,
@@ -229,7 +231,7 @@ cluster_commands! {
         #[serde(default)]
         tables: Vec<String>,
     } as {
-        /// Of these tables.
+        /// Tables to clean up.
         tables: Vec<TableId>,
     }
         = CommandRow::new("cleanup", Scope::Shard, Class::Destroys).members_only(), "cleanup";
@@ -331,7 +333,7 @@ cluster_commands! {
         = CommandRow::new("invalidate_counter_cache", Scope::Shard, Class::Changes), "invalidatecountercache";
     /// Compactions at a time.
     SetConcurrentCompactors {
-        /// Of the node, 1 or more; each shard runs its part, rounded up.
+        /// Number for the whole node, 1 or more; each shard runs its part, rounded up.
         count: u32,
     } as given
         = CommandRow::new("set_concurrent_compactors", Scope::Shard, Class::Changes), "setconcurrentcompactors";
@@ -347,10 +349,10 @@ cluster_commands! {
         kib_per_second: u64,
     } as given
         = CommandRow::new("set_batchlog_throttle", Scope::Shard, Class::Changes), "setbatchlogreplaythrottle";
-    /// Carries out what is in the batch log now; done when all of it was tried.
+    /// Replays the batch log now; done once every batch was tried.
     ReplayBatchlog {} as given
         = CommandRow::new("replay_batchlog", Scope::Node, Class::Changes), "replaybatchlog";
-    /// Writes the estimates of `system.size_estimates` and `system.table_estimates` anew.
+    /// Rewrites the estimates of `system.size_estimates` and `system.table_estimates`.
     RefreshSizeEstimates {} as given
         = CommandRow::new("refresh_size_estimates", Scope::Node, Class::Changes), "refreshsizeestimates";
     /// Changes a setting until the node stops.
@@ -361,9 +363,9 @@ cluster_commands! {
         value: String,
     } as given
         = CommandRow::new("set_setting", Scope::Shard, Class::Changes), "changing a setting";
-    /// Traces requests although nobody asks.
+    /// Traces a random share of the requests that ask for no trace.
     SetTraceProbability {
-        /// Of a million requests so many.
+        /// Traced requests per million.
         per_million: u32,
     } as checked
         = CommandRow::new("set_trace_probability", Scope::Shard, Class::Changes), "settraceprobability";
@@ -380,7 +382,7 @@ cluster_commands! {
         ranges: BTreeSet<IpNet>,
     }
         = CommandRow::new("put_cidr_group", Scope::Cluster, Class::Changes), "changing CIDR groups";
-    /// Drops a CIDR group; roles that are kept to it stay so.
+    /// Drops a CIDR group; roles that are restricted to it stay so.
     DropCidrGroup {
         /// Its name.
         name: String,
@@ -400,7 +402,7 @@ cluster_commands! {
         /// IP addresses.
         addresses: Vec<String>,
     } as {
-        /// Of their storage ports.
+        /// Addresses of the peers' storage ports.
         addresses: BTreeSet<IpAddr>,
     }
         = CommandRow::new("cut_links", Scope::Shard, Class::Changes), "cutting links";

@@ -1,5 +1,5 @@
-//! From a command of the API to an action on things that exist: ids are looked up, what cannot be is
-//! refused in Cassandra's words. Pure: decides on a snapshot and on what gossip knows.
+//! Resolution of the API's commands to actions: names become ids; commands whose names do not
+//! resolve are refused in Cassandra's words. Pure: decides on a snapshot and on gossip's state.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -37,12 +37,13 @@ pub const TIMEOUTS_TEXT: &str = "read, range, write, counterwrite, cascontention
                                  (general rpc_timeout_in_ms)";
 
 impl ClusterCommand {
-    /// Whether shard 0 does it for the node; else every shard does its part.
+    /// Returns true if shard 0 does it for the node; else every shard does its part.
     pub fn is_for_one_shard(&self) -> bool {
         self.row().scope != Scope::Shard
     }
 
-    /// Whether it waits until the node is a full member; the native transport may be switched off before.
+    /// Returns true if it waits until the node is a full member. Switching the native transport off
+    /// does not wait.
     fn needs_a_member(&self) -> bool {
         self.row().members_only || *self == ClusterCommand::SetNativeTransport { enabled: true }
     }
@@ -56,10 +57,10 @@ fn failed(text: impl Into<String>) -> ActionError {
     ActionError::Failed(text.into())
 }
 
-/// Looks up what a command names.
+/// Resolves the names of a command.
 ///
 /// # Errors
-/// `Argument` or `Failed`, as Cassandra's nodetool ends with 1 or 2 then, in its words.
+/// `Argument` or `Failed`, for which Cassandra's nodetool ends with 1 or 2, in its words.
 pub(crate) fn resolve(
     command: ClusterCommand,
     snapshot: &ClusterSnapshot,
@@ -196,7 +197,7 @@ fn dead_at(
     Ok(member.host_id)
 }
 
-/// Whether enough nodes stay when this one leaves.
+/// Checks that enough nodes stay when this one leaves.
 fn check_decommission(snapshot: &ClusterSnapshot, force: bool) -> Result<(), ActionError> {
     let refused = |text: String| Err(argument(format!("Unsupported operation: {text}")));
     let Some(me) = snapshot.local_member() else {
@@ -264,8 +265,8 @@ fn removable(
     Ok(host)
 }
 
-/// Nodes that gossip does not know, or knows to be down, may be dead; without gossip nobody is known
-/// to be.
+/// Returns false for nodes that gossip does not know, or knows to be down: they may be dead.
+/// Without gossip no node is known to be dead.
 fn is_alive(gossip: Option<&GossipReport>, member: &Member) -> bool {
     match gossip {
         Some(gossip) => gossip.peer(&member.host_id.to_string()).is_some_and(|p| p.is_alive),
@@ -319,8 +320,8 @@ fn to_clean(
     tables.iter().map(id).collect()
 }
 
-/// The natural replicas of a partition whose key is given as nodetool's users write it: components
-/// separated by `:`, one in a component as `\:`.
+/// Returns the natural replicas of a partition. Its key is written as for nodetool: components
+/// separated by `:`, a colon in a component as `\:`.
 ///
 /// # Errors
 /// `Argument`: no such table, or not a key of it.

@@ -37,8 +37,9 @@ impl HistogramReport {
         self.buckets.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Upper bounds of its buckets, inclusive: all that latencies have, and those beyond as far as it
-    /// is filled. One more bucket than latencies have bounds is what lies beyond them.
+    /// Upper bounds of its buckets, inclusive: all bounds of latencies, and larger ones as far as
+    /// buckets are filled. A single extra bucket beyond the bounds of latencies has the larger
+    /// values.
     pub(crate) fn bounds(&self) -> Vec<u64> {
         let count = match self.buckets.len() {
             n if n <= BOUNDS.len() + 1 => BOUNDS.len(),
@@ -53,7 +54,7 @@ impl HistogramReport {
         self.sum = self.sum.wrapping_add(other.sum);
     }
 
-    /// The bound below which that share (0..=1) of the values lies; 0 when there is none.
+    /// Returns the bound below which that share (0..=1) of the values lies; 0 when there are none.
     pub fn percentile(&self, share: f64) -> u64 {
         let wanted = (self.count() as f64 * share).ceil() as u64;
         if wanted == 0 {

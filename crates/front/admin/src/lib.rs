@@ -1,10 +1,10 @@
-//! Administration: what a node reports about itself and what it can be told to do.
+//! Administration: reports of a node about itself, and commands to it.
 //!
 //! Owns: the requests that each shard answers ([`serve_shard`]), the HTTP server, a service beside
-//! the shards ([`AdminServer`]), its JSON ([`model`]), the Prometheus text ([`prometheus`]), and the
-//! texts that nodetool prints ([`nodetool`]). Never: touches a shard other than through the mesh;
-//! never decides about data; never asks who is there (the address it listens on is the protection,
-//! 127.0.0.1 by default).
+//! the shards ([`AdminServer`]), its JSON ([`model`]), the Prometheus text ([`prometheus`]), and
+//! the texts that nodetool prints ([`nodetool`]). Never: touches a shard other than through the
+//! mesh; never decides about data; never authenticates clients (the address it listens on is the
+//! protection, 127.0.0.1 by default).
 //!
 //! Invariants: INV-admin-1: a slow or hostile HTTP client costs its own connection only: connections,
 //! sizes and waiting are bounded. INV-admin-2: a command is answered after every shard has done it.

@@ -1,4 +1,4 @@
-//! The members of the cluster as reports: the metadata log says who they are, gossip how they do.
+//! The members of the cluster as reports: identity from the metadata log, liveness from gossip.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use stdx::Epoch;
 use crate::model::{GossipReport, MemberReport};
 use crate::shard_actions::NodeFacts;
 
-/// Changes of the schema that are remembered: more than happen while a live node is behind.
+/// Schema changes that are remembered: more than a live node ever lags.
 const VERSIONS_MAX: usize = 1024;
 
 /// Which version the schema had from which epoch on, since this node started.
@@ -101,7 +101,7 @@ fn report(
     };
     if member.host_id == snapshot.local.host_id {
         report.up = true;
-        // The facts are of this start; the log has the address of the last one until it is told.
+        // The facts are of this start; the log has the address of the last one until it is updated.
         report.address.clone_from(&facts.address);
         report.storage_port = facts.storage_port;
         report.release_version.clone_from(&facts.release_version);

@@ -1,4 +1,5 @@
-//! What the API says, as JSON. Names are stable: fields are added, never renamed.
+//! Reports and request bodies of the API, as JSON. Names are stable: fields are added, never
+//! renamed.
 
 mod caches;
 mod cluster;
@@ -63,13 +64,13 @@ pub struct NodeReport {
     pub uptime_seconds: u64,
     /// When this run began, seconds since 1970.
     pub generation: i64,
-    /// Whether CQL clients are served.
+    /// True if CQL clients are served.
     pub native_transport_active: bool,
     /// Shards of this node.
     pub shards: u16,
     /// Memory budget, bytes.
     pub memory_bytes_max: u64,
-    /// Errors in the log since the start; 0 where nobody counts them.
+    /// Errors in the log since the start; 0 where they are not counted.
     #[serde(default)]
     pub exceptions: u64,
 }
@@ -77,7 +78,7 @@ pub struct NodeReport {
 /// One member of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemberReport {
-    /// IP address that other nodes are told.
+    /// IP address that is announced to other nodes.
     pub address: String,
     /// Port for other nodes.
     pub storage_port: u16,
@@ -93,9 +94,9 @@ pub struct MemberReport {
     /// IP address for CQL clients; empty when it is not known.
     #[serde(default)]
     pub rpc_address: String,
-    /// Whether it answers.
+    /// True if the node is alive.
     pub up: bool,
-    /// Nothing says whether it answers: this node does not listen to gossip.
+    /// Liveness is unknown: this node does not listen to gossip.
     #[serde(default)]
     pub liveness_unknown: bool,
     /// `Normal`, `Joining`, `Leaving`, `Moving`.
@@ -161,7 +162,7 @@ pub struct TableReport {
     pub reads: u64,
     /// Writes since start.
     pub writes: u64,
-    /// Memory of what is kept of SSTables beside their blocks.
+    /// Memory for metadata of SSTables, without their blocks.
     pub metadata_bytes: u64,
     /// That of Bloom filters.
     #[serde(default)]
@@ -181,7 +182,7 @@ pub struct TableReport {
     /// SSTables of other versions than the one that is written.
     #[serde(default)]
     pub old_sstables: u64,
-    /// SSTables that lie in another data directory than they should.
+    /// SSTables in another data directory than the one of their tokens.
     #[serde(default)]
     pub misplaced_sstables: u64,
     /// Memtables that are being written to disk, or wait for that.
@@ -193,7 +194,7 @@ pub struct TableReport {
     /// Partitions that Bloom filters let pass in vain since start.
     #[serde(default)]
     pub filter_misses: u64,
-    /// SSTables that reads of partitions looked into since start.
+    /// SSTables that reads of partitions accessed since start.
     #[serde(default)]
     pub sstables_read: u64,
     /// Cells of SSTables that are tombstones old enough to go, by an estimate, and all cells.
@@ -209,7 +210,7 @@ pub struct TableReport {
     /// How long writes took on their shard.
     #[serde(default)]
     pub write_latency: HistogramReport,
-    /// SSTables that each of these reads looked into, plus one.
+    /// SSTables that each of these reads accessed, plus one.
     #[serde(default)]
     pub sstables_per_read: HistogramReport,
     /// Bytes of the largest SSTable on disk.
@@ -218,10 +219,10 @@ pub struct TableReport {
     /// Longest time between the first and the last write of an SSTable, microseconds.
     #[serde(default)]
     pub sstable_span_micros_max: u64,
-    /// Of a leveled table: its levels.
+    /// Levels of a leveled table.
     #[serde(default)]
     pub levels: Option<LevelsReport>,
-    /// Of a table of time windows: their size and unit, such as `1 DAYS`.
+    /// Size and unit of the windows of a table of time windows, such as `1 DAYS`.
     #[serde(default)]
     pub time_window: Option<String>,
     /// How long reads of ranges took.
@@ -233,13 +234,13 @@ pub struct TableReport {
     /// Tombstones that each read met, plus one.
     #[serde(default)]
     pub tombstones_per_read: HistogramReport,
-    /// How long reads of partitions took that this node was asked for.
+    /// Latencies of reads of partitions that this node coordinated.
     #[serde(default)]
     pub coordinator_reads: HistogramReport,
-    /// How long reads of ranges took that this node was asked for.
+    /// Latencies of reads of ranges that this node coordinated.
     #[serde(default)]
     pub coordinator_scans: HistogramReport,
-    /// How long writes took that this node was asked for.
+    /// Latencies of writes that this node coordinated.
     #[serde(default)]
     pub coordinator_writes: HistogramReport,
     /// Bytes of the partitions in SSTables.
@@ -261,7 +262,7 @@ impl TableReport {
         self.filter_bytes.saturating_add(self.summary_bytes).saturating_add(self.offsets_bytes)
     }
 
-    /// Share of the SSTables that reads looked into which did not have the partition.
+    /// Returns the share of the SSTables accessed by reads that did not have the partition.
     pub(crate) fn filter_false_ratio(&self) -> f64 {
         share(self.filter_misses, self.sstables_read)
     }
@@ -328,7 +329,7 @@ impl TableReport {
     }
 }
 
-/// What is on the levels of a table.
+/// SSTables on the levels of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelsReport {
     /// How many times larger a level is than the one before it.
@@ -383,7 +384,7 @@ pub struct CompactionReport {
     pub rate_mean: Option<f64>,
     /// Bytes per second that compactions may write; 0 is no limit.
     pub bytes_per_second_max: u64,
-    /// Bytes of inputs that have still to be read for what is due or under way.
+    /// Bytes of inputs still to be read by pending and running compactions.
     pub backlog_bytes: u64,
     /// Bytes of inputs that were read per second while compactions ran; 0: none has run.
     pub backlog_bytes_per_second: u64,
@@ -430,7 +431,7 @@ pub struct PlannedReport {
     pub inputs: Vec<(u64, u64)>,
     /// How many of these would be dropped without being read.
     pub expired: u64,
-    /// Level of what it would write.
+    /// Level of its output.
     pub level: u32,
     /// Why.
     pub reason: String,
@@ -485,13 +486,13 @@ pub struct HistoryReport {
     pub bytes_in: i64,
     /// Bytes of the output's data on disk.
     pub bytes_out: i64,
-    /// How many partitions were merged out of so many inputs.
+    /// Number of partitions by the number of inputs that they were merged from.
     pub rows_merged: Vec<(i32, i64)>,
     /// Such as `compaction_type`.
     pub properties: Vec<(String, String)>,
 }
 
-/// What SSTables have in a range of the ring, for `system.size_estimates`.
+/// Partitions and bytes of SSTables in a range of the ring, for `system.size_estimates`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EstimateReport {
     /// Partitions in the range.
@@ -531,7 +532,7 @@ pub struct SnapshotReport {
     pub disk_bytes: u64,
     /// `2026-11-21T05:14:49.204Z`; empty when it is not known.
     pub created_at: String,
-    /// When it is removed by itself; empty: never.
+    /// Expiry, when it is removed automatically; empty: never.
     #[serde(default)]
     pub expires_at: String,
     /// A Cassandra has made it for a repair.
@@ -554,7 +555,7 @@ pub struct TablesRequest {
 /// A limit on statements, in `GET /api/v1/guardrails`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GuardrailReport {
-    /// As `PUT` takes it.
+    /// Name, as `PUT` accepts it.
     pub name: String,
     /// Settings and their values; of a threshold the failing one first.
     pub settings: Vec<(String, String)>,
@@ -566,7 +567,7 @@ pub struct GuardrailReport {
 pub struct GuardrailRequest {
     /// Which one.
     pub name: String,
-    /// As `nodetool setguardrailsconfig` takes them.
+    /// Values, as `nodetool setguardrailsconfig` accepts them.
     pub values: Vec<String>,
 }
 
@@ -594,7 +595,7 @@ pub struct UpgradeRequest {
 pub struct SnapshotRequest {
     /// Name of the snapshot.
     pub tag: String,
-    /// What to take.
+    /// Keyspaces to snapshot.
     #[serde(default)]
     pub keyspaces: Vec<String>,
     /// Tables of the one keyspace; empty is all of them.
@@ -603,7 +604,7 @@ pub struct SnapshotRequest {
     /// Memtables are not flushed first.
     #[serde(default)]
     pub skip_flush: bool,
-    /// Seconds after which it is removed by itself, 60 at least; `None`: never.
+    /// Seconds after which it is removed automatically, 60 at least; `None`: never.
     #[serde(default)]
     pub ttl_seconds: Option<u32>,
 }

@@ -1,4 +1,5 @@
-//! What the tables of administration are made of: who may carry out what, and where it is done.
+//! Vocabulary of the tables of administration: the class (permission) and scope (location) of each
+//! operation.
 //!
 //! Owns: the classes and scopes of operations, names of requests, and [`commands!`], which declares the commands
 //! of one path of the API, each with its row. Never: handlers (`server::routes` and [`crate::verbs`] have them).
@@ -85,9 +86,9 @@ impl Scope {
 pub struct CommandRow {
     /// Its name in JSON.
     pub name: &'static str,
-    /// Who carries it out.
+    /// Scope of execution.
     pub scope: Scope,
-    /// What it needs.
+    /// Permission class that it needs.
     pub class: Class,
     /// It waits until the node is a full member: a node that still joins has no data to give or take but what its
     /// own joining brings.

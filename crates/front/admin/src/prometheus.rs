@@ -21,7 +21,7 @@ pub const TABLES_MAX: usize = 500;
 /// Histogram buckets end at 2^k - 1 for these k, the same ones at every scrape.
 const BUCKET_BITS: std::ops::RangeInclusive<u32> = 4..=26;
 
-/// Of the bounds of latencies every fourth one is a bucket's: each about twice the one before.
+/// Every fourth bound of the latencies is a bucket's: each about twice the one before.
 const LATENCY_STEP: usize = 4;
 
 /// Names of Scylla for metrics of the same meaning.
@@ -75,8 +75,8 @@ fn of_node(page: &mut Page, node: &NodeReport) {
         .sample(&[], u64::from(node.native_transport_active));
 }
 
-/// Who is there, what waits for it: everything has the peer's host id as a label. What messaging
-/// counts itself is among the shards' metrics (`helenus_internode_…`).
+/// Members and what is pending for each: every sample has the peer's host id as a label. Counters
+/// of messaging itself are among the shards' metrics (`helenus_internode_…`).
 fn of_cluster(page: &mut Page, node: &NodeReport, cluster: &ClusterReport) {
     let help = "members of the cluster by what this node thinks of them";
     let members = page.family("helenus_cluster_members", Kind::Gauge, help);
@@ -170,7 +170,7 @@ fn of_shard(page: &mut Page, number: usize, snapshot: &Snapshot) {
     }
 }
 
-/// The name by which a metric is exported.
+/// Returns the exported name of a metric.
 pub fn exported_name(name: &str) -> String {
     match SCYLLA_NAMES.iter().find(|(ours, _)| *ours == name) {
         Some((_, theirs)) => (*theirs).to_owned(),
@@ -242,7 +242,7 @@ fn of_tables(page: &mut Page, tables: &[TableReport]) {
     ];
     for (name, help, of) in latencies {
         let family = page.family(name, Kind::Histogram, help);
-        // A series with nothing in it says nothing.
+        // An empty series is left out.
         for table in shown.iter().filter(|t| of(t).count() > 0) {
             let labels = [("ks", table.keyspace.as_str()), ("cf", table.table.as_str())];
             let HistogramReport { buckets, sum } = of(table).clone();
@@ -264,7 +264,7 @@ fn of_compactions(page: &mut Page, compactions: &CompactionReport) {
         .sample(&[], compactions.completed);
 }
 
-/// What a family of series is.
+/// Type of a family of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Counter,

@@ -1,8 +1,8 @@
 //! Requests of the HTTP server, the program and virtual tables to shards, and the replies.
 //!
-//! Owns: [`AdminRequest`] and [`AdminReply`], which no client sees. Never: JSON. What a request carries is either of
-//! this module or a type of [`crate::model`], whose version 1 is the only one; a second version of the API would
-//! convert its types into these requests at its routes.
+//! Owns: [`AdminRequest`] and [`AdminReply`], which no client sees. Never: JSON. Parameters of
+//! requests are types of this module or of [`crate::model`], whose version 1 is the only one. A
+//! second version of the API would convert its types into these requests at its routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub struct Selection {
     pub tables: Vec<String>,
 }
 
-/// What a shard is asked.
+/// Request to a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminRequest {
     /// The cluster and this node; any shard can answer.
@@ -48,11 +48,11 @@ pub enum AdminRequest {
     Flush(Selection),
     /// Merge all SSTables of each table into one.
     Compact(Selection),
-    /// What compactions would begin now, and why.
+    /// List the compactions that would begin now, and why.
     CompactionPlan,
-    /// Write SSTables of other versions anew in the version that is written, or all of them.
+    /// Rewrite SSTables of other versions in the version that is written, or all of them.
     Upgrade {
-        /// Of which tables.
+        /// Tables to upgrade.
         selection: Selection,
         /// Those of that version too.
         all: bool,
@@ -61,13 +61,13 @@ pub enum AdminRequest {
     },
     /// About the files of tables and how they are compacted: see [`UpkeepRequest`].
     Upkeep(UpkeepRequest),
-    /// Take no more requests and write everything to disk.
+    /// Accept no more requests and flush everything to disk.
     Drain,
-    /// Keep the files as they are now under a name.
+    /// Take a snapshot: keep the present files under a name.
     TakeSnapshot {
         /// The name.
         tag: String,
-        /// Of which tables.
+        /// Tables of the snapshot.
         selection: Selection,
         /// Memtables are not flushed first.
         skip_flush: bool,
@@ -78,13 +78,13 @@ pub enum AdminRequest {
     AbandonSnapshot {
         /// The name.
         tag: String,
-        /// Of which tables.
+        /// Tables of the snapshot.
         selection: Selection,
     },
     /// Finished compactions of the last week; any shard can answer for all.
     CompactionHistory,
-    /// What the SSTables of this shard have in these ranges: behind the first token, up to the
-    /// second (`Token::MIN`: the end of the ring). Of tables in keyspaces that are replicated.
+    /// Estimates over this shard's SSTables for these ranges: first token exclusive, second
+    /// inclusive (`Token::MIN`: the end of the ring). Covers tables in replicated keyspaces.
     Estimates(Vec<(Token, Token)>),
     /// Tokens of some of the keys that the SSTables of this shard have, within the ranges that this
     /// node has first. Of tables in keyspaces that are replicated.
@@ -99,9 +99,10 @@ pub enum AdminRequest {
     Participations,
     /// Switch the repairs that begin by themselves, or none (`None`), and tell how they stand.
     AutoRepair(Option<bool>),
-    /// What is known of repairs of tables: to all shards, when ranges were repaired is shard 0's.
+    /// Summarise repairs of tables. Sent to all shards; only shard 0 knows when ranges were
+    /// repaired.
     RepairSummary(RepairSummaryQuery),
-    /// Who has a partition; any shard can answer.
+    /// Name the replicas of a partition; any shard can answer.
     Endpoints {
         /// Keyspace.
         keyspace: String,
@@ -110,7 +111,7 @@ pub enum AdminRequest {
         /// The key as text, components separated by `:`.
         key: String,
     },
-    /// What is read and written most.
+    /// Sample the partitions that are read and written most.
     Sample(SampleCommand),
     /// Connections of this shard's clients.
     Clients,
@@ -118,13 +119,13 @@ pub enum AdminRequest {
     Guardrails,
     /// Change one of them; to all shards.
     SetGuardrail(GuardrailRequest),
-    /// Roles whose passwords this shard verified lately.
+    /// Roles whose passwords this shard verified recently.
     CachedCredentials,
-    /// Has this shard verify the password of a role (`None`: of all) at its next login.
+    /// Makes this shard verify the password of a role (`None`: of all) again at its next login.
     ForgetCredentials(Option<String>),
     /// CIDR groups with their ranges, all or those of an address; any shard can answer.
     CidrGroups(Option<IpAddr>),
-    /// What snapshots there are; any shard can answer.
+    /// List the snapshots; any shard can answer.
     ListSnapshots,
     /// Forget snapshots; to one shard.
     ClearSnapshots(ClearRequest),
@@ -133,15 +134,15 @@ pub enum AdminRequest {
 /// About samples of a shard's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SampleCommand {
-    /// Whether it could begin: what it names is there.
+    /// Check that it could begin: the tables that it names exist.
     Check(SampleRequest),
-    /// Begin; it ends by itself, but keeps what it has.
+    /// Begin sampling; it ends automatically, but its results are retained.
     Begin(SampleRequest),
     /// End it and tell.
     End(SampleRequest),
 }
 
-/// What a shard answers.
+/// Answer of a shard.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AdminReply {
     /// To `Node`.
@@ -162,7 +163,7 @@ pub enum AdminReply {
     KeySamples(Vec<Token>),
     /// To `Cluster`.
     Cluster(Box<ClusterReport>),
-    /// To `Repair`: the one begun or asked for, or all; none when there is none of that number.
+    /// To `Repair`: the started or requested one, or all; empty when there is none of that number.
     Repairs(Vec<RepairReport>),
     /// To `Participations`.
     Participations(Vec<ParticipationReport>),
@@ -196,10 +197,10 @@ pub enum AdminReply {
 /// Why a command was not carried out, by what the caller can do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ActionError {
-    /// The arguments name something that is not there, or cannot be used.
+    /// The arguments name something that is missing or cannot be used.
     #[error("{0}")]
     Argument(String),
-    /// It is there already (a snapshot of that name).
+    /// It exists already (a snapshot of that name).
     #[error("{0}")]
     Exists(String),
     /// This build cannot do it.

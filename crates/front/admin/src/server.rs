@@ -1,8 +1,8 @@
 //! The HTTP server, a service (`rt::service`): JSON in and out.
 //!
-//! Commands need a body of type `application/json`, so that a page in somebody's browser cannot
-//! give one without being asked first (a cross-origin request of that type needs a permission that
-//! is never given).
+//! Commands need a body of type `application/json`, so that a page in a user's browser cannot send
+//! one without a preflight (a cross-origin request of that type needs a permission that is never
+//! given).
 
 mod api;
 mod cidr;
@@ -62,7 +62,7 @@ pub enum AdminError {
     Runtime(io::Error),
 }
 
-/// The server as a service: nobody asks it anything but its clients.
+/// The server as a service: it has no requests other than those of its HTTP clients.
 enum NoRequest {}
 type AdminService = Service<NoRequest, ()>;
 
@@ -74,13 +74,13 @@ const SPEC: ServiceSpec = ServiceSpec {
     abort_max: Duration::from_secs(5),
 };
 
-/// What the server needs.
+/// Dependencies and settings of the server.
 pub struct AdminParts {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free one.
     pub address: SocketAddr,
     /// The way to the shards.
     pub caller: AdminCaller,
-    /// Changes what is logged, if the program lets anybody.
+    /// Changes log levels, if the program supports that.
     pub log: Option<Arc<dyn LogControl>>,
 }
 

@@ -1,4 +1,4 @@
-//! What each shard answers, on its own thread, through the mesh.
+//! Requests that each shard answers, on its own thread, through the mesh.
 //!
 //! Owns: [`serve_shard`]. Questions are answered at once, commands in a task of the shard's gate. Reading order:
 //! this file, `reports`, `samples`.
@@ -20,15 +20,15 @@ use crate::members::SchemaVersions;
 use crate::request::{ActionError, AdminMesh, AdminReply, AdminRequest};
 use crate::shard_actions::{NodeFacts, ShardActions};
 
-/// The parts of a shard that administration looks at.
+/// The parts of a shard that administration accesses.
 pub struct ShardParts {
     /// The shard.
     pub rt: Rt,
     /// Its tables.
     pub store: Store,
-    /// The schema and who is there.
+    /// The schema and the members.
     pub membership: Membership,
-    /// What it can be told to do.
+    /// Actions of the shard.
     pub actions: Rc<dyn ShardActions>,
     /// The node.
     pub facts: Arc<NodeFacts>,
@@ -44,7 +44,7 @@ pub fn serve_shard(mesh: &AdminMesh, parts: ShardParts) {
     mesh.serve(&rt, move |request, reply| serve(&parts, request, reply));
 }
 
-/// A shard's parts and what is remembered of its schema.
+/// A shard's parts and a history of its schema.
 struct Served {
     parts: ShardParts,
     versions: SchemaVersions,

@@ -19,37 +19,38 @@ use crate::request::ActionError;
 /// A command in progress on one shard.
 pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, ActionError>>>>;
 
-/// What a shard can be told to do. Crate `node` binds it to the shard's store and server.
+/// Actions of a shard. Crate `node` binds it to the shard's store and server.
 pub trait ShardActions {
     /// Writes the memtables of these tables to disk.
     fn flush(&self, tables: Vec<TableId>) -> Work<()>;
     /// Merges all SSTables of each of these tables.
     fn compact(&self, tables: Vec<TableId>) -> Work<()>;
-    /// Writes SSTables of these tables anew that are of other versions than the one written now, or
-    /// all of them; of those that were written by then, milliseconds since 1970, if that is given.
+    /// Rewrites SSTables of these tables: those of other versions than the one written now, or all
+    /// of them. `written_by` (milliseconds since 1970) limits it to files that were written by
+    /// then.
     fn upgrade(&self, tables: Vec<TableId>, all: bool, written_by: Option<i64>) -> Work<()>;
-    /// What requests of clients took that this shard was asked for, by table.
+    /// Latencies of client requests that this shard coordinated, by table.
     fn table_latencies(&self) -> Vec<(TableId, CoordinatorReport)> {
         Vec::new()
     }
-    /// Takes files in, compacts what is named, gives compactions up.
+    /// Imports files, runs and stops compactions.
     fn upkeep(&self, _: UpkeepAction) -> Work<UpkeepReply> {
         Box::pin(async move { Err(ActionError::Unsupported("upkeep of files")) })
     }
-    /// Stops serving clients, flushes everything; the shard goes on answering administration.
+    /// Stops serving clients, flushes everything; the shard still answers administration.
     fn drain(&self) -> Work<()>;
-    /// Keeps the files of these tables as they are now, for so many seconds if any are given.
+    /// Takes a snapshot of these tables, which expires after that many seconds if given.
     fn take_snapshot(
         &self,
         tag: (String, Option<u32>),
         tables: Vec<TableId>,
         skip_flush: bool,
     ) -> Work<()>;
-    /// Removes the snapshot of that name of these tables; told to shard 0.
+    /// Removes the snapshot of that name of these tables; sent to shard 0.
     fn abandon_snapshot(&self, tag: String, tables: Vec<TableId>) -> Work<()>;
     /// Finished compactions of the whole node, newest first.
     fn compaction_history(&self) -> Work<Vec<HistoryReport>>;
-    /// What this shard's SSTables of a table have in these ranges.
+    /// Returns estimates over this shard's SSTables of a table, one per range.
     fn estimates(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<EstimateReport>;
     /// Tokens of some keys of this shard's SSTables of a table, within the ranges that the node has
     /// first.
@@ -58,17 +59,18 @@ pub trait ShardActions {
     }
     /// Snapshots of the node's tables; asked of shard 0.
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
-    /// Removes snapshots; told to shard 0.
+    /// Removes snapshots; sent to shard 0.
     fn clear_snapshots(&self, which: ClearRequest) -> Work<()>;
-    /// Running and finished compactions of this shard; pending ones come from the tables' numbers.
+    /// Returns running and finished compactions of this shard; pending ones are among the tables'
+    /// numbers.
     fn compactions(&self) -> CompactionReport;
-    /// Whether CQL clients are served.
+    /// Returns true if CQL clients are served.
     fn native_transport_active(&self) -> bool;
     /// Connections of this shard's clients.
     fn clients(&self) -> Vec<ClientReport> {
         Vec::new()
     }
-    /// Roles whose passwords this shard verified lately.
+    /// Returns the roles whose passwords this shard verified recently.
     fn cached_credentials(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
@@ -87,11 +89,12 @@ pub trait ShardActions {
     fn set_guardrail(&self, _: GuardrailRequest) -> Work<()> {
         Box::pin(async move { Err(ActionError::Unsupported("setting a guardrail")) })
     }
-    /// This shard's part in the cluster; what is not there stays `None` or empty.
+    /// Returns this shard's part in the cluster; a subsystem that the node lacks stays `None` or
+    /// empty.
     fn cluster(&self) -> ClusterReport {
         ClusterReport::default()
     }
-    /// Does something in the cluster; what it names exists.
+    /// Carries out an action in the cluster; its targets exist.
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {
         let name = action.name();
         Box::pin(async move { Err(ActionError::Unsupported(name)) })
@@ -99,7 +102,7 @@ pub trait ShardActions {
     /// Begins, lists and ends repairs.
     ///
     /// # Errors
-    /// `Argument`: what is asked for cannot be; `Failed`: not now.
+    /// `Argument`: the request is invalid; `Failed`: not now.
     fn repair(&self, _: RepairCommand) -> Result<Vec<RepairReport>, ActionError> {
         Err(ActionError::Unsupported("repair"))
     }
@@ -107,7 +110,7 @@ pub trait ShardActions {
     fn participations(&self) -> Vec<ParticipationReport> {
         Vec::new()
     }
-    /// Switches the repairs that begin by themselves, when told how, and tells how they stand.
+    /// Switches automatic repairs on or off if a value is given, and returns their state.
     ///
     /// # Errors
     /// `Unsupported`, `Failed`.
@@ -115,7 +118,7 @@ pub trait ShardActions {
         Err(ActionError::Unsupported("auto_repair"))
     }
 
-    /// What this shard knows of repairs of tables.
+    /// Returns what this shard knows of repairs of tables.
     ///
     /// # Errors
     /// `Unsupported`; `Argument`: there is no such keyspace or table.
@@ -124,10 +127,10 @@ pub trait ShardActions {
     }
 }
 
-/// What does not change while a node runs.
+/// Facts about a node that do not change while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
-    /// IP address that other nodes are told.
+    /// IP address that is announced to other nodes.
     pub address: String,
     /// Port for other nodes.
     pub storage_port: u16,

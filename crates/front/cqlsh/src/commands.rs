@@ -1,6 +1,6 @@
 //! Commands that the shell carries out itself.
 //!
-//! Owns: the grammar of each command and what it says. Never: statements of CQL, COPY (see `copy`).
+//! Owns: the grammar and output of each command. Never: statements of CQL, COPY (see `copy`).
 //!
 //! Source: `cqlshhandling.py` and the `do_…` functions of cqlsh 6.2.
 
@@ -19,7 +19,7 @@ use crate::lex::{self, Kind, Token};
 use crate::shell::{PAGE_SIZE_DEFAULT, Shell};
 use crate::{copy, help, trace};
 
-/// Words of a command behind its first.
+/// Words of a command after its first.
 struct Words<'s> {
     tokens: &'s [Token],
     source: &'s str,
@@ -43,7 +43,7 @@ impl<'s> Words<'s> {
     }
 }
 
-/// What ON or OFF did.
+/// Outcome of ON or OFF.
 #[derive(PartialEq, Eq)]
 enum Switch {
     On,
@@ -198,7 +198,7 @@ impl Shell {
         }
     }
 
-    /// The server's own account of the ring says who has a token.
+    /// Prints the owners of a token, from the server's own account of the ring.
     fn show_replicas(&mut self, token: i128, keyspace: Option<String>) {
         let Some(keyspace) = keyspace.or_else(|| self.keyspace.clone()) else {
             return self.say("[]");
@@ -342,7 +342,7 @@ impl Shell {
         }
     }
 
-    /// Clears the terminal as its description says, else as most terminals take it.
+    /// Clears the terminal as its description specifies, else with the sequence of most terminals.
     fn clear(&mut self) {
         self.flush();
         if std::process::Command::new("clear").status().is_err() {
@@ -425,10 +425,11 @@ impl Shell {
         Some(())
     }
 
-    /// The rows of a DESCRIBE, as if `keyspace` were the current one where the protocol can say it.
+    /// Returns the rows of a DESCRIBE, as if `keyspace` were the current one if the protocol
+    /// supports that.
     ///
     /// # Errors
-    /// As the server says.
+    /// Those of the server.
     pub(crate) fn describe_rows(
         &mut self,
         query: &str,
@@ -506,7 +507,7 @@ fn level(word: &str) -> Option<Consistency> {
     Consistency::ALL.iter().copied().find(|level| level.name().eq_ignore_ascii_case(word))
 }
 
-/// The grammar of DESCRIBE. Returns the word that says what, in lower case.
+/// Checks the grammar of DESCRIBE. Returns its subject's keyword, in lower case.
 fn check_describe(words: &Words<'_>) -> Option<String> {
     let what = words.at(0)?.to_lowercase();
     let name = |from: usize| -> Option<usize> {
@@ -534,14 +535,14 @@ fn check_describe(words: &Words<'_>) -> Option<String> {
     words.is_end(if internals { behind + 2 } else { behind }).then_some(what)
 }
 
-/// How the driver says that no server took the connection.
+/// Returns the driver's error for a connection that no server accepted.
 pub(crate) fn no_servers(target: &Target, failure: &Failure) -> String {
     let name = target.name();
     format!("('Unable to connect to any servers', {{'{name}': {}}})", failure.repr())
 }
 
-/// Asks for a password: on the terminal, without an echo where `stty` can switch it off, also when
-/// statements come from standard input; on that only where there is no terminal.
+/// Asks for a password: on the terminal, without an echo where `stty` can switch it off, even when
+/// statements come from standard input; without a terminal on standard input.
 pub(crate) fn ask_password() -> String {
     let mut line = String::new();
     let terminal = File::options().read(true).write(true).open("/dev/tty");
@@ -553,7 +554,7 @@ pub(crate) fn ask_password() -> String {
             };
             let hidden = echo("-echo");
             let asked = terminal.write_all(b"Password: ");
-            // One byte at a time: what is typed behind the line is not for this reader.
+            // One byte at a time: input after the line is not for this reader.
             let read = asked.and_then(|()| {
                 let mut terminal = std::io::BufReader::with_capacity(1, &terminal);
                 terminal.read_line(&mut line)

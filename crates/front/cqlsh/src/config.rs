@@ -55,7 +55,7 @@ impl Config {
         self.sections.get(section).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the file has the section.
+    /// Returns true if the file has the section.
     pub(crate) fn has(&self, section: &str) -> bool {
         self.sections.contains_key(section)
     }
@@ -72,7 +72,7 @@ impl Config {
     /// An option that is a number.
     ///
     /// # Errors
-    /// It is there and is none.
+    /// The option is set, but not to a number.
     pub(crate) fn number<T: std::str::FromStr>(
         &self,
         section: &str,
@@ -88,7 +88,7 @@ impl Config {
     /// An option that is on or off.
     ///
     /// # Errors
-    /// It is there and is neither.
+    /// The option is set, but to neither.
     pub(crate) fn switch(&self, section: &str, name: &str) -> Result<Option<bool>, String> {
         let Some(value) = self.get(section, name) else { return Ok(None) };
         match value.to_lowercase().as_str() {

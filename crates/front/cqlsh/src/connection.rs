@@ -1,7 +1,7 @@
 //! One blocking connection to a server, in the words of cqlsh.
 //!
-//! Owns: which versions are tried, what is said at the start, failures as cqlsh names them. Never:
-//! sockets, frames (see `blocking-client`), retries, what an answer means to a person.
+//! Owns: the versions to try, the handshake, failures as cqlsh names them. Never: sockets, frames
+//! (see `blocking-client`), retries, the meaning of an answer to a person.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Target {
     pub(crate) host: String,
     /// Port of the native protocol.
     pub(crate) port: u16,
-    /// The one version to speak; otherwise the newest that the server takes.
+    /// The only protocol version to use; otherwise the newest that the server supports.
     pub(crate) version: Option<ProtocolVersion>,
     /// Name and password, for servers that ask.
     pub(crate) user: Option<(String, String)>,
@@ -50,7 +50,7 @@ impl Target {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Connects to the first address that takes it, and shakes hands.
+    /// Connects to the first address that accepts, and performs the handshake.
     fn dial(&self) -> Result<Socket, Failure> {
         let timeout = Some(self.connect_timeout);
         let endpoint = Endpoint { host: &self.host, port: self.port, timeout };
@@ -82,10 +82,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects and enters.
+    /// Connects and logs in.
     ///
     /// # Errors
-    /// No address takes the connection, no version suits both sides, or the password is wrong.
+    /// No address accepts the connection, no version suits both sides, or the password is wrong.
     pub(crate) fn open(target: &Target) -> Result<Connection, Failure> {
         let versions: &[ProtocolVersion] =
             &[ProtocolVersion::V5, ProtocolVersion::V4, ProtocolVersion::V3];
@@ -153,10 +153,10 @@ impl Connection {
         reply.map_err(|error| self.failed(error))?
     }
 
-    /// Puts a request behind those that wait for [`Connection::flush`].
+    /// Queues a request until [`Connection::flush`].
     ///
     /// # Errors
-    /// The version cannot say it.
+    /// The protocol version cannot express it.
     pub(crate) fn send(
         &mut self,
         request: &Request<'_>,
@@ -172,7 +172,7 @@ impl Connection {
         self.link.waiting()
     }
 
-    /// Writes what was sent.
+    /// Writes queued requests.
     ///
     /// # Errors
     /// The connection is dead.

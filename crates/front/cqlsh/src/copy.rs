@@ -1,11 +1,10 @@
 //! COPY: tables from and to CSV.
 //!
-//! Owns: the grammar of the command, the checks of its columns, what is said before and after.
-//! Never: CSV itself (`csv`), values (`convert`), the work (`import`, `export`).
+//! Owns: the grammar of the command, the checks of its columns, the output before and after. Never:
+//! CSV itself (`csv`), values (`convert`), the work (`import`, `export`).
 //!
 //! Several threads work, each over connections of its own with many requests in flight, to the
-//! nodes that own the rows (`ring`). The
-//! console belongs to the shell's thread.
+//! nodes that own the rows (`ring`). The console belongs to the shell's thread.
 //!
 //! Reading order: `options`, `csv`, `convert`, `import`, `export`, `meter`.
 
@@ -60,7 +59,7 @@ impl Subject {
     }
 }
 
-/// Names for a statement, with their quotes, behind commas.
+/// Joins names for a statement, with their quotes, by commas.
 fn name_list(names: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| types::name::quote_identifier(name)).collect();
     names.join(", ")

@@ -1,7 +1,7 @@
 //! Cells, colours, tables and columns of names, as cqlsh lays them out.
 //!
 //! Owns: ANSI codes, the width of a cell on a terminal, the table, the expanded form, lists of
-//! names in columns of 80 characters. Never: what a value looks like (see `format`).
+//! names in columns of 80 characters. Never: the text of a value (see `format`).
 //!
 //! Source: cqlsh 6.2 (`displaying.py`, `cqlshmain.py`), and Python's `cmd.Cmd.columnize`.
 
@@ -22,7 +22,7 @@ pub(crate) struct Cell {
     pub(crate) text: String,
     /// With colour; empty when colours are off.
     pub(crate) colored: String,
-    /// Columns of the terminal that it takes.
+    /// Width in columns of the terminal.
     pub(crate) width: usize,
 }
 

@@ -17,7 +17,7 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use crate::complete::{Grammar, Names, complete, grammar};
 use crate::input::{Input, Line};
 
-/// Entries that are kept.
+/// Most entries of the history.
 const HISTORY_MAX: usize = 10_000;
 
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Helper for Completions {}
 /// A terminal with a line editor.
 pub(crate) struct Terminal {
     editor: Editor<Completions, MemHistory>,
-    /// Where the history goes at the end; `None`: nowhere.
+    /// Path of the saved history; `None`: it is not saved.
     path: Option<PathBuf>,
 }
 

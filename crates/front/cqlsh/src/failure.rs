@@ -1,7 +1,7 @@
-//! What went wrong with a request, in the words of Cassandra's cqlsh.
+//! Errors of requests, in the words of Cassandra's cqlsh.
 //!
-//! Owns: the class name and the text that are printed for each error of the protocol, and for what
-//! fails on this side. Never: decides whether something is tried again.
+//! Owns: the class name and the text that are printed for each error of the protocol, and for
+//! failures on this side. Never: decides whether a request is retried.
 //!
 //! Source: the texts of the Python driver that cqlsh 6.2 uses (`cassandra/protocol.py`,
 //! `cassandra/__init__.py`).
@@ -17,7 +17,7 @@ pub(crate) struct Failure {
     pub(crate) class: &'static str,
     /// Its text.
     pub(crate) text: String,
-    /// The server's code, when the server said it.
+    /// The server's error code, if the error is the server's.
     pub(crate) code: Option<ErrorCode>,
     /// The server's own words.
     pub(crate) message: String,
@@ -41,7 +41,7 @@ impl Failure {
         Failure { class, message: text.clone(), text, code: None }
     }
 
-    /// The server does not know the version of CQL that is asked for.
+    /// The server does not support the requested version of CQL.
     pub(crate) fn cql_version(wanted: &str, known: &[String]) -> Failure {
         let known: Vec<String> = known.iter().map(|version| python_repr(version)).collect();
         Failure::new(
@@ -65,7 +65,7 @@ impl Failure {
         Failure::new("ConnectionShutdown", format!("Connection to {name} was closed: {why}"))
     }
 
-    /// The server wants to know who this is, and does not.
+    /// The login failed: credentials are missing or wrong.
     pub(crate) fn authentication(text: impl Into<String>) -> Failure {
         Failure::new("AuthenticationFailed", text)
     }
@@ -86,7 +86,7 @@ impl Failure {
         Failure::new("KeyboardInterrupt", "")
     }
 
-    /// Whether it is [`Failure::interrupted`].
+    /// Returns true if it is [`Failure::interrupted`].
     pub(crate) fn is_interrupt(&self) -> bool {
         self.class == "KeyboardInterrupt"
     }
@@ -140,7 +140,7 @@ impl Failure {
         )
     }
 
-    /// The same, said while logging in.
+    /// The same, during a login.
     pub(crate) fn of_login(self, name: &str) -> Failure {
         match self.code {
             Some(ErrorCode::BadCredentials) => Failure {

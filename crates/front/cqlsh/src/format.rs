@@ -20,19 +20,19 @@ use crate::time;
 pub(crate) struct Style {
     /// Colours are wanted.
     pub(crate) color: bool,
-    /// What stands for null.
+    /// Text for null.
     pub(crate) null: String,
     /// strftime format of timestamps.
     pub(crate) timestamp_format: String,
     /// Zone of timestamps.
     pub(crate) zone: time::Zone,
-    /// Digits behind the point of floats, and of doubles inside collections.
+    /// Digits after the point of floats, and of doubles inside collections.
     pub(crate) float_precision: i32,
-    /// Digits behind the point of doubles.
+    /// Digits after the point of doubles.
     pub(crate) double_precision: i32,
-    /// What stands for the point; empty is a point.
+    /// Decimal separator; empty is a point.
     pub(crate) decimal_separator: String,
-    /// What stands between groups of three digits; empty is nothing.
+    /// Separator of groups of three digits; empty is none.
     pub(crate) thousands_separator: String,
     /// Words for true and false.
     pub(crate) booleans: (String, String),
@@ -329,7 +329,7 @@ impl Style {
         value.to_string()
     }
 
-    /// A number of at least `precision` digits behind its point.
+    /// Formats a number with at least `precision` digits after its point.
     pub(crate) fn float(&self, value: f64, precision: i32) -> String {
         if value.is_nan() {
             return "NaN".to_owned();
@@ -362,8 +362,8 @@ impl Style {
     }
 }
 
-/// Columns of a terminal, by the tables of cqlsh: a soft hyphen takes one, separators of lines and
-/// paragraphs none.
+/// Returns the columns of a text on a terminal, by the tables of cqlsh: one for a soft hyphen, none
+/// for separators of lines and paragraphs.
 fn width(text: &str) -> usize {
     let count = |sign: char| text.matches(sign).count();
     (text.width() + count('\u{ad}')).saturating_sub(count('\u{2028}') + count('\u{2029}'))
@@ -400,7 +400,7 @@ fn short(value: f64, digits: usize) -> Option<String> {
     (digits <= DIGITS_SAFE || is_exact()).then_some(text)
 }
 
-/// Rounds to so many significant digits.
+/// Rounds to that many significant digits.
 fn rounded(value: f64, digits: usize) -> String {
     let scientific = format!("{value:.*e}", digits.saturating_sub(1));
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

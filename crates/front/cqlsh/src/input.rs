@@ -1,7 +1,7 @@
-//! Where the lines of a shell come from.
+//! Sources of the lines of a shell.
 //!
-//! Owns: files and standard input as lines, prompts for a terminal without an editor. The editor
-//! is in `editor`. Never: what a line means.
+//! Owns: files and standard input as lines, prompts for a terminal without an editor. The editor is
+//! in `editor`. Never: the meaning of a line.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::complete::Names;
 pub(crate) enum Line {
     /// The line with its end, if it has one.
     Text(String),
-    /// Nothing more comes.
+    /// The input has ended.
     End,
     /// The user pressed Ctrl-C.
     Interrupted,
@@ -30,7 +30,7 @@ pub(crate) trait Input {
     /// The next line. Only a terminal shows the prompt.
     fn line(&mut self, prompt: &str) -> Line;
 
-    /// Waits for Enter behind a text.
+    /// Waits for Enter after a text.
     fn pause(&mut self, text: &str) -> Line {
         self.line(text)
     }
@@ -43,7 +43,7 @@ pub(crate) trait Input {
         None
     }
 
-    /// Where the history will be kept.
+    /// Returns the path under which the history will be saved.
     fn history_path(&self) -> Option<&Path> {
         None
     }
@@ -54,7 +54,7 @@ pub(crate) trait Input {
     /// The lines of the statement so far, for completion.
     fn set_pending(&mut self, _lines: &str) {}
 
-    /// Keeps the history.
+    /// Saves the history.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -99,7 +99,7 @@ impl<R: BufRead> Input for Lines<R> {
     }
 }
 
-/// How Python says that a file cannot be used.
+/// Returns Python's text for a file error.
 pub(crate) fn os_error(error: &std::io::Error, path: &str) -> String {
     let number = error.raw_os_error().unwrap_or(0);
     let reason = error.to_string();

@@ -1,14 +1,14 @@
 //! Ctrl-C while a statement runs.
 //!
-//! Owns: the flag that the signal sets. Never: what is given up for it. Only a shell at a terminal
-//! watches; a script ends by the signal as any program does.
+//! Owns: the flag that the signal sets. Never: the abort itself. Only a shell at a terminal
+//! watches; a script is killed by the signal as any program is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::SIGINT;
 
-/// Whether the user wants back to the prompt. One that was made by `default` never says so.
+/// Flag for the user's wish to return to the prompt. One built by `default` is never set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -27,12 +27,12 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for those who wait.
+    /// Returns the flag itself, for waiting code.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
-    /// What came so far is done with.
+    /// Marks interrupts so far as handled.
     pub(crate) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }

@@ -1,12 +1,12 @@
 //! Tokens of shell input and its split into statements.
 //!
-//! Owns: where a statement ends (`;`, or the end of the line for shell commands), comments, the
-//! kinds of quotes, `BEGIN … APPLY BATCH`. Never: what a statement means; the text goes to the
-//! server as it was typed.
+//! Owns: the end of a statement (`;`, or the end of the line for shell commands), comments, the
+//! kinds of quotes, `BEGIN … APPLY BATCH`. Never: the meaning of a statement; the text is sent to
+//! the server as it was typed.
 //!
 //! Source: the lexical rules of Cassandra's cqlsh 6.2 (`cql3handling.py`, `cqlhandling.py`).
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Letters, digits and underscores, beginning with a letter.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     OpenComment,
     /// Digits, a fraction, `0x…` or a UUID.
     Number,
-    /// `;`, or a line's end behind a shell command.
+    /// `;`, or the end of the line of a shell command.
     End,
     /// A line's end anywhere else; dropped by [`split`].
     Line,
@@ -203,7 +203,7 @@ pub(crate) struct Split {
     pub(crate) complete: bool,
 }
 
-/// Splits the input. A batch is one statement from BEGIN to the `;` behind APPLY BATCH.
+/// Splits the input. A batch is one statement from BEGIN to the `;` after APPLY BATCH.
 pub(crate) fn split(source: &str) -> Result<Split, LexError> {
     let tokens = tokens(source)?;
     let open_dollar = tokens.iter().any(|token| token.kind == Kind::OpenDollarText);
@@ -265,7 +265,7 @@ pub(crate) fn original<'s>(tokens: &[Token], source: &'s str) -> &'s str {
     }
 }
 
-/// Whether a token can be the name of something: in double quotes, or a word that is not reserved.
+/// Returns true if a token can be an identifier: in double quotes, or a word that is not reserved.
 pub(crate) fn is_name(token: &Token, source: &str) -> bool {
     match token.kind {
         Kind::Name => true,

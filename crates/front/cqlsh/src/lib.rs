@@ -1,12 +1,12 @@
 //! The CQL shell: Cassandra's cqlsh without Python.
 //!
 //! Owns: the command line of `helenus cqlsh`, its connection (a blocking client of the native
-//! protocol), statements, shell commands, tables, COPY, the prompt. Never: knows the server's
-//! inside; it speaks to a Cassandra just as well.
+//! protocol), statements, shell commands, tables, COPY, the prompt. Never: depends on the server's
+//! internals; it works with a Cassandra as well.
 //!
-//! INV-cqlsh-1: what is printed for a statement is what cqlsh 6.2 prints for it; where this shell
-//! differs, `docs/user/cqlsh.md` says so. INV-cqlsh-2: an option that does nothing is refused by
-//! its name.
+//! INV-cqlsh-1: the output of a statement is that of cqlsh 6.2; where this shell differs,
+//! `docs/user/cqlsh.md` documents it. INV-cqlsh-2: an option that does nothing is refused by its
+//! name.
 //!
 //! Reading order: `options`, `shell`, `statement`, `commands`, `format`, `copy`.
 
@@ -46,7 +46,7 @@ use input::{Input, Lines};
 use options::{Asked, Environment, Options};
 use shell::Shell;
 
-/// Runs the shell with the arguments behind `cqlsh`. Returns the exit status: 0, 1 when there is no
+/// Runs the shell with the arguments after `cqlsh`. Returns the exit status: 0, 1 when there is no
 /// connection, 2 for a wrong command line or a failed statement of a script.
 pub fn main(arguments: &[String]) -> u8 {
     let environment = Environment {
@@ -59,7 +59,7 @@ pub fn main(arguments: &[String]) -> u8 {
         Ok(Asked::Run(options)) => *options,
         Ok(Asked::Print(text)) => {
             return match std::io::stdout().write_all(text.as_bytes()) {
-                // Also when whoever read it had enough.
+                // A reader that closed the pipe early is no error.
                 Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => 1,
                 _ => 0,
             };
@@ -125,7 +125,7 @@ fn say_notices(options: &Options) {
         let _ = std::io::stdout().write_all(format!("{remark}\n").as_bytes());
     }
     if options.tls.as_ref().is_some_and(|tls| tls.names_version) {
-        // cqlsh says this on standard output.
+        // cqlsh prints this on standard output.
         let _ = std::io::stdout().write_all(tls::VERSION_NOTICE.as_bytes());
     }
 }
@@ -167,7 +167,7 @@ fn history_path() -> Option<std::path::PathBuf> {
 
 /// A line on standard error.
 fn say(text: &str) {
-    // Nothing is left to say it with when this fails.
+    // A failure here cannot be reported anywhere.
     let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
@@ -176,7 +176,8 @@ fn use_color() -> bool {
     std::io::stdout().is_terminal() && !matches!(terminal.as_str(), "" | "dumb")
 }
 
-/// Readable by group or others, or owned by somebody else (who is not asked when this is root).
+/// Returns true if the file is readable by group or others, or owned by another user (root may read
+/// files of any owner).
 fn is_open_to_others(path: &Path) -> bool {
     let Ok(file) = std::fs::metadata(path) else { return false };
     let own = std::fs::metadata("/proc/self").map_or(file.uid(), |process| process.uid());

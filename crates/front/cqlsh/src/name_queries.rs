@@ -1,6 +1,6 @@
 //! The server's names, for completion.
 //!
-//! Owns: the queries for them. Never: what is suggested.
+//! Owns: the queries for them. Never: the choice of suggestions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::shell::Shell;
 const VERSION_TIMEOUT: Duration = Duration::from_millis(250);
 
 impl Shell {
-    /// Asks the server for its names. What it does not tell is not completed.
+    /// Loads the server's names. Names that it does not return are not completed.
     pub(crate) fn refresh_names(&mut self) {
         let mut names = Names { current: self.keyspace.clone(), ..Names::default() };
         for schema in ["system_schema", "system_virtual_schema"] {
@@ -57,7 +57,7 @@ impl Shell {
         self.names_of = self.schema_version();
     }
 
-    /// Asks for the names again when the schema has changed since, whoever changed it.
+    /// Reloads the names when the schema has changed since, whichever client changed it.
     pub(crate) fn refresh_changed_names(&mut self) {
         let version = self.schema_version();
         if version.is_some() && version != self.names_of {

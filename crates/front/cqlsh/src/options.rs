@@ -1,7 +1,7 @@
-//! The command line, `cqlshrc`, the credentials file and the environment, put together.
+//! The command line, `cqlshrc`, the credentials file and the environment, combined.
 //!
-//! Owns: names of options, which source wins (command line, environment, file, default), what is
-//! refused because this shell does not do it. Never: connects.
+//! Owns: names of options, precedence of sources (command line, environment, file, default),
+//! refusals of options that this shell does not support. Never: connects.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(crate) struct Options {
     pub(crate) tty: bool,
     pub(crate) json: bool,
     pub(crate) debug: bool,
-    /// What shows the page of a topic of HELP.
+    /// Program that shows the page of a topic of HELP.
     pub(crate) browser: Option<String>,
     pub(crate) history: bool,
     pub(crate) version: Option<ProtocolVersion>,
@@ -81,7 +81,7 @@ pub(crate) struct Options {
     pub(crate) trace_wait: Duration,
     pub(crate) time_format: String,
     pub(crate) zone: time::Zone,
-    /// Set while somebody at a terminal may press Ctrl-C.
+    /// Set while a user at a terminal may press Ctrl-C.
     pub(crate) interrupt: Interrupt,
     pub(crate) float_precision: i32,
     pub(crate) double_precision: i32,
@@ -90,11 +90,11 @@ pub(crate) struct Options {
     pub(crate) config_path: PathBuf,
     /// Lines for standard error before anything else.
     pub(crate) notices: Vec<String>,
-    /// Lines for standard output before anything else, where cqlsh says them.
+    /// Lines for standard output before anything else, where cqlsh prints them.
     pub(crate) remarks: Vec<String>,
 }
 
-/// What the command line asks for.
+/// Action that the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Asked {
     /// Run with these.
@@ -103,7 +103,7 @@ pub(crate) enum Asked {
     Print(String),
 }
 
-/// What the process offers.
+/// Environment of the process.
 pub(crate) struct Environment<'e> {
     /// A variable.
     pub(crate) variable: &'e dyn Fn(&str) -> Option<String>,
@@ -131,7 +131,7 @@ impl Line {
     }
 }
 
-/// An option of the command line: long name, short name, whether it takes a value.
+/// An option of the command line: long name, short name, true if it takes a value.
 type Known = (&'static str, &'static str, bool);
 
 /// In the order of cqlsh, which is that of its error texts.
@@ -162,11 +162,11 @@ const KNOWN: &[Known] = &[
     ("json", "", false),
 ];
 
-/// What an argument is, as Python's argparse sees it.
+/// Kind of an argument, as Python's argparse sees it.
 enum Argument {
     /// A place, or the value of the option before it.
     Value,
-    /// An option with what stands behind its `=`, or behind its letter.
+    /// An option with the text after its `=`, or after its letter.
     Option(&'static Known, Option<String>),
 }
 
@@ -411,12 +411,12 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
     })))
 }
 
-/// What is wrong with a file of settings.
+/// Formats an error in a settings file.
 fn wrong(path: &Path, error: &str) -> String {
     format!("cqlsh: error: {}: {error}", path.display())
 }
 
-/// What this shell does not do.
+/// Rejects options that this shell does not support.
 fn refuse(line: &Line, config: &Config) -> Result<(), String> {
     if line.has("coverage") {
         return Err("--coverage: it measures Python code, and there is none here".to_owned());

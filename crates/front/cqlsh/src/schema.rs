@@ -1,4 +1,4 @@
-//! What the shell asks the server about its schema.
+//! Schema queries of the shell.
 //!
 //! Owns: the queries on the schema tables, real and virtual, and columns in the order that COPY and
 //! colours need. Never: changes anything.
@@ -10,7 +10,7 @@ use cql_wire::{Consistency, QueryParameters, Request};
 use crate::connection::{Answer, Connection, Page};
 use crate::failure::Failure;
 
-/// What a column is in its table.
+/// Role of a column in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     /// Part of the partition key.
@@ -49,10 +49,10 @@ pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// All rows of a query, page by page.
+/// Returns all rows of a query, page by page.
 ///
 /// # Errors
-/// What the server or the connection says.
+/// Those of the server or the connection.
 pub(crate) fn rows(
     connection: &mut Connection,
     query: &str,
@@ -127,7 +127,7 @@ pub(crate) fn table(
     Ok(None)
 }
 
-/// Whether there is such a keyspace.
+/// Returns true if the keyspace exists.
 ///
 /// # Errors
 /// As [`rows`].

@@ -1,9 +1,10 @@
 //! The shell: lines in, statements to the server, tables out.
 //!
-//! Owns: the state that commands set, the loop over lines, where output and errors go, the exit
-//! status. Never: how a value or a table looks; what a shell command means (see `commands`).
+//! Owns: the state that commands set, the loop over lines, the destinations of output and errors,
+//! the exit status. Never: the format of a value or a table; the meaning of a shell command (see
+//! `commands`).
 //!
-//! Reading order: [`Shell::run`], [`Shell::feed`], then `statement` for what is sent.
+//! Reading order: [`Shell::run`], [`Shell::feed`], then `statement` for requests.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
@@ -25,10 +26,10 @@ const BUILT_AGAINST: &str = "5.0.9";
 /// Rows per page when nothing else is set.
 pub(crate) const PAGE_SIZE_DEFAULT: i32 = 100;
 
-/// A statement of so many bytes is cut into tokens only when it may be at its end.
+/// A statement of this many bytes is cut into tokens only when it may be at its end.
 const LONG_BYTES: usize = 64 << 10;
 
-/// A file that takes results.
+/// A file that receives results.
 struct Capture {
     path: String,
     file: BufWriter<File>,
@@ -36,7 +37,7 @@ struct Capture {
     color: bool,
 }
 
-/// What the server says about itself.
+/// Facts about the server, as it reports them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
     pub(crate) cluster: String,
@@ -88,7 +89,7 @@ impl Shell {
         }
     }
 
-    /// Connects and asks the server who it is.
+    /// Connects and loads the server's identity.
     ///
     /// # Errors
     /// No connection, a wrong password, or no such keyspace.
@@ -152,7 +153,7 @@ impl Shell {
         let options = Options {
             keyspace: self.keyspace.clone(),
             tty: false,
-            // What was given to this shell, the SOURCE perhaps.
+            // Input that was given to this shell, perhaps the SOURCE itself.
             execute: None,
             file: None,
             username: self.target.user.as_ref().map(|(name, _)| name.clone()),
@@ -170,7 +171,7 @@ impl Shell {
     /// Makes a keyspace the current one of the connection.
     ///
     /// # Errors
-    /// As the server says.
+    /// Those of the server.
     pub(crate) fn use_keyspace(&mut self, keyspace: &str) -> Result<(), Failure> {
         let query = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
         let timeout = self.options.connect_timeout;
@@ -182,7 +183,7 @@ impl Shell {
     /// Reads the server's versions again.
     ///
     /// # Errors
-    /// As the server says.
+    /// Those of the server.
     pub(crate) fn ask_server(&mut self) -> Result<(), Failure> {
         let query = "SELECT * FROM system.local WHERE key = 'local'";
         let timeout = self.options.request_timeout;
@@ -201,7 +202,7 @@ impl Shell {
     }
 
     /// Runs until the input ends or EXIT. Returns the exit status: 2 when a statement failed and
-    /// nobody sat at a terminal.
+    /// the shell is not interactive.
     pub(crate) fn run(&mut self) -> u8 {
         self.greet();
         if let Some(statement) = self.options.execute.clone() {
@@ -254,7 +255,7 @@ impl Shell {
             let was_interrupted = self.target.interrupt.is_set();
             if was_interrupted {
                 if !self.tty {
-                    // The rest of a file that somebody at a terminal has SOURCEd.
+                    // Skip the rest of a file that a user at a terminal has SOURCEd.
                     break;
                 }
                 self.target.interrupt.clear();
@@ -438,7 +439,7 @@ impl Shell {
         }
     }
 
-    /// An error: with the place in the input unless somebody sits at a terminal.
+    /// Prints an error, with its position in the input unless the shell is interactive.
     pub(crate) fn print_error(&mut self, text: &str) {
         self.failed = true;
         self.flush();
@@ -448,11 +449,11 @@ impl Shell {
         };
         let mut line = self.colored(&text, RED);
         line.push('\n');
-        // Nothing is left to say it with when this fails.
+        // A failure here cannot be reported anywhere.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
-    /// Whether results go to a file.
+    /// Returns true if results are written to a file.
     pub(crate) fn is_capturing(&self) -> bool {
         self.capture.is_some()
     }
@@ -509,8 +510,8 @@ impl Shell {
     }
 }
 
-/// Whether a line leaves a long statement open for sure, so that it need not be cut into tokens
-/// again with each of its lines.
+/// Returns true if a line certainly leaves a long statement open. The statement then need not be
+/// cut into tokens again for each of its lines.
 fn cannot_end(statement: &str, line: &str) -> bool {
     if statement.len() < LONG_BYTES {
         return false;

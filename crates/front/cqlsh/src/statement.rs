@@ -1,7 +1,7 @@
 //! Statements for the server and their results.
 //!
-//! Owns: what goes with a statement (levels, page size, tracing), pages and their prompts, the
-//! table or JSON that is printed, counts, warnings. Never: shell commands.
+//! Owns: parameters of a statement (levels, page size, tracing), pages and their prompts, the
+//! printed table or JSON, counts, warnings. Never: shell commands.
 //!
 //! Source: `perform_statement` and `print_result` of cqlsh 6.2.
 
@@ -73,7 +73,7 @@ impl Shell {
         }
     }
 
-    /// Sends a statement and prints what comes back. Returns whether it was done.
+    /// Sends a statement and prints the answer. Returns true on success.
     pub(crate) fn perform(&mut self, text: &str) -> bool {
         let mut traces = Vec::new();
         let reply = match self.send(text, None, &mut traces) {
@@ -116,7 +116,7 @@ impl Shell {
         }
     }
 
-    /// Rows of a page as they are asked for; `None`: all at once.
+    /// Returns the page size; `None`: all rows at once.
     pub(crate) fn page_rows(&self) -> Option<i32> {
         Some(self.page_size).filter(|rows| self.paging && *rows > 0)
     }
@@ -313,7 +313,7 @@ impl Shell {
         }
     }
 
-    /// The server's warnings behind a result.
+    /// Prints the server's warnings after a result.
     pub(crate) fn print_warnings(&mut self, warnings: &[String]) {
         if warnings.is_empty() {
             return;

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 
 use types::temporal::{civil_from_days, days_from_civil};
 
-/// What cqlsh uses when nothing else is set.
+/// Default format of cqlsh.
 pub(crate) const DEFAULT_FORMAT: &str = "%Y-%m-%d %H:%M:%S.%f%z";
 
-/// How times of day are told.
+/// Zone of printed timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Zone {
     /// An offset from UTC that never changes.
@@ -174,7 +174,7 @@ impl Moment {
     }
 }
 
-/// Whether [`parse`] knows every directive of the format.
+/// Returns true if [`parse`] knows every directive of the format.
 pub(crate) fn can_parse(format: &str) -> bool {
     let mut signs = format.chars();
     while let Some(sign) = signs.next() {
@@ -282,7 +282,7 @@ fn name<'n>(names: &[&'n str], index: usize) -> &'n str {
     names.get(index).copied().unwrap_or_default()
 }
 
-/// The last fraction of one to six digits behind a point, cut to milliseconds.
+/// Cuts the last fraction of one to six digits after a point to milliseconds.
 pub(crate) fn round_fraction(text: &str) -> String {
     let Some(point) = text.rfind('.') else { return text.to_owned() };
     let (head, tail) = (text.get(..point).unwrap_or_default(), text.get(point + 1..).unwrap_or(""));

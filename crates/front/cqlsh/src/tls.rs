@@ -1,11 +1,11 @@
-//! TLS: which files are for which server, and what of a server's certificate is checked.
+//! TLS: the certificate files of each server, and the checks of a server's certificate.
 //!
 //! Owns: `[ssl]` and `[certfiles]` of `cqlshrc`, the `SSL_…` variables, the check of the chain.
 //! Never: sockets (see `blocking-client`).
 //!
 //! As in cqlsh, the chain of the server must lead to the given file, and the name of the server is
-//! not looked at: certificates of nodes often carry no address. A certificate that is itself in the
-//! file is trusted, whatever it says about being an authority.
+//! not checked: certificates of nodes often have no address. A certificate that is itself in the
+//! file is trusted, even if it is no authority.
 //!
 //! Source: `sslhandling.py` of cqlsh 6.2.
 
@@ -24,14 +24,14 @@ use rustls::{
 
 use crate::config::Config;
 
-/// What is said when a version of TLS is asked for.
+/// Notice for a user who asks for a version of TLS.
 pub(crate) const VERSION_NOTICE: &str = "\
 Warning: Explicit SSL and TLS versions in the cqlshrc file or in SSL_VERSION environment property \
 are ignored as the protocol is auto-negotiated.
 
 ";
 
-/// What `cqlshrc` and the environment say about TLS.
+/// TLS settings of `cqlshrc` and the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     validate: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Tls {
     user_key: Option<String>,
     user_certificate: Option<String>,
     config_path: PathBuf,
-    /// A version was asked for, which has no effect.
+    /// A version was requested, which has no effect.
     pub(crate) names_version: bool,
 }
 
@@ -121,7 +121,7 @@ impl Tls {
                     .map_err(|error| format!("[ssl] usercert and userkey: {error}"))?
             }
         };
-        // cqlsh does not say whom it looks for.
+        // cqlsh does not send a server name.
         config.enable_sni = false;
         Ok(config)
     }
@@ -148,7 +148,7 @@ fn certificates(option: &str, path: &str) -> Result<Vec<CertificateDer<'static>>
 fn private_key(option: &str, path: &str) -> Result<PrivateKeyDer<'static>, String> {
     let bytes = read_file(option, path)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| {
-        // The likely reason: a key behind a pass phrase has a section name of its own.
+        // The likely cause: a key with a pass phrase has another section name.
         format!("{option}: no private key without a pass phrase in {path}")
     })
 }
@@ -198,7 +198,7 @@ impl ServerCertVerifier for Verifier {
             algorithms,
         );
         match checked {
-            // Looked at behind the times of the certificate, so those are good.
+            // This check comes after that of the certificate's times, so the times are valid.
             Err(Error::InvalidCertificate(CertificateError::Other(why)))
                 if why.to_string().contains("CaUsedAsEndEntity")
                     && self.trusted.contains(end_entity) => {}
@@ -232,7 +232,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What OpenSSL, and so cqlsh, says for a failed handshake.
+/// Returns the text that OpenSSL, and so cqlsh, prints for a failed handshake.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return error.to_string();

@@ -14,7 +14,7 @@ use crate::schema;
 use crate::shell::Shell;
 use crate::time::Moment;
 
-/// First pause between two looks at a session; doubled each time.
+/// First pause between two polls of a session; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(3);
 
 struct Session {
@@ -125,7 +125,7 @@ fn rows(shell: &mut Shell, id: &[u8; 16], session: &Session) -> Result<Vec<Vec<C
         let moment = Moment::of_micros(micros);
         style.text(&moment.map_or_else(String::new, |moment| moment.plain()))
     };
-    // Python takes a duration of zero for none.
+    // Python treats a duration of zero as none.
     let elapsed = |micros: i32| match micros {
         0 => style.text("--"),
         micros => style.number(i64::from(micros)),

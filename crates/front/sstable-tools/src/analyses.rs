@@ -1,4 +1,4 @@
-//! What tables look like on disk: the analyses of Instaclustr's tools for Cassandra.
+//! Statistics of tables on disk: the analyses of Instaclustr's tools for Cassandra.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::targets::{Search, Target, find};
 use super::{Failure, report};
 use tool_io::exit;
 
-/// Seconds in which tombstones must be kept, in a table that does not say otherwise.
+/// Default of `gc_grace_seconds`.
 const GC_GRACE_SECONDS: u32 = 864_000;
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
@@ -74,8 +74,7 @@ pub struct ExpiredBlockers {
     directories: Vec<String>,
 }
 
-/// File sets of one table, those that cannot be opened left out and told; the worst exit code of
-/// them.
+/// File sets of one table. Those that cannot be opened are reported and left out.
 struct Group {
     name: String,
     targets: Vec<Target>,
@@ -92,7 +91,7 @@ async fn groups(rt: &Rt, paths: &Paths) -> Result<(Vec<Group>, u8), u8> {
     let mut by_table: BTreeMap<String, Vec<Target>> = BTreeMap::new();
     for target in targets {
         let mut name = target.table_name();
-        // What a snapshot or backup has is not part of the table's files.
+        // Files of a snapshot or backup are not part of the table's files.
         for (what, of) in
             [("index", &target.index), ("snapshot", &target.snapshot), ("backup", &target.backup)]
         {
@@ -107,7 +106,7 @@ async fn groups(rt: &Rt, paths: &Paths) -> Result<(Vec<Group>, u8), u8> {
     }
     let mut out = Vec::new();
     for (name, targets) in by_table {
-        // The id told tables apart that had the same name one after the other.
+        // The id distinguished tables that successively had the same name.
         let named = targets.first().and_then(|t| t.table_id.as_ref());
         let name = named.map_or(name.as_str(), |id| name.trim_end_matches(id.as_str()).trim_end());
         let mut group = Group { name: name.to_owned(), targets: Vec::new(), readers: Vec::new() };

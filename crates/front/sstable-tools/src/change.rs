@@ -103,7 +103,8 @@ fn unfit(error: &Unfit) -> u8 {
 /// File sets by directory, with locks that keep nodes away from all of them.
 type Locked = (BTreeMap<String, Vec<Target>>, Vec<FileLock>);
 
-/// What the paths name, locked. The error is the exit code; why is told already.
+/// Finds and locks the file sets of the paths. The error is the exit code; the cause is already
+/// printed.
 async fn found(rt: &Rt, paths: &[String]) -> Result<Locked, u8> {
     let found = find(paths, Search::default()).map_err(|lines| super::wrong_paths(&lines))?;
     locked(rt, found.all()?).await
@@ -160,7 +161,7 @@ pub(super) async fn repaired_set(rt: &Rt, options: &RepairedSet) -> u8 {
     let mut worst = exit::OK;
     for target in by_directory.values().flatten() {
         let data = target.file(Component::Data);
-        // Cassandra's tool takes the time of the file for that of the repair.
+        // Cassandra's tool uses the time of the file as that of the repair.
         let repaired_at = match options.is_repaired {
             true => modified_millis(&data),
             false => 0,

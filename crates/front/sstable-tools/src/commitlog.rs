@@ -1,7 +1,7 @@
-//! `helenus commitlog`: what is in segments of the commit log, without a node.
+//! `helenus commitlog`: content of commit log segments, without a node.
 //!
-//! Owns: the command line, what is printed. Never: the bytes of segments (crate `commitlog`), and it
-//! changes nothing: a segment that a node is writing can be looked at.
+//! Owns: the command line, the output. Never: the bytes of segments (crate `commitlog`). It changes
+//! nothing: a segment that a node is writing can be printed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use types::CqlType;
 
 use tool_io::exit;
 
-/// What can be done with segments.
+/// Tools for segments.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// Print the header and the records of segments: place, table, token, key, bytes, timestamp
@@ -103,7 +103,7 @@ struct Counts {
     bytes: u64,
 }
 
-/// What is known while a segment is printed.
+/// State while a segment is printed.
 #[derive(Default)]
 struct Dump {
     json: bool,
@@ -189,7 +189,7 @@ impl Dump {
         out.write_all(line.as_bytes()).map_err(Failure::Output)
     }
 
-    /// What a record says, `type` first and `table` behind it.
+    /// Returns the fields of a record, `type` first, then `table`.
     fn fields(&mut self, record: &Record<'_>) -> Vec<(&'static str, Value)> {
         let mut fields = Vec::new();
         let mut put = |name: &'static str, value: Value| fields.push((name, value));
@@ -279,7 +279,7 @@ impl Dump {
                 format!("{table}: {mutations} mutations, {bytes} bytes\n")
             });
         }
-        // Behind damage a marker of this segment may tell that more had been synced.
+        // A marker of this segment after damage may show that more had been synced.
         let is_damaged = scan.header.is_none() || scan.valid < self.synced;
         let dropped = scan.length.saturating_sub(scan.valid_place);
         if dropped > 0 || is_damaged {

@@ -34,7 +34,7 @@ pub(super) enum RowForm {
     Parquet,
 }
 
-/// What `export` is told.
+/// Options of `export`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Export {
     /// Form of the rows
@@ -73,7 +73,7 @@ pub struct Export {
     paths: Vec<String>,
 }
 
-/// Says what is wrong with the arguments.
+/// Prints an error in the arguments.
 pub(super) fn usage(text: &str) -> u8 {
     complain_line!("helenus sstable: {text}");
     exit::USAGE
@@ -138,8 +138,8 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
     code
 }
 
-/// The schema with those columns dropped that files have and it does not, when they are named. The error is
-/// the exit code; why is told.
+/// Returns the schema with those columns dropped that files have and it does not, if they are
+/// named. The error is the exit code; the cause is printed.
 async fn with_dropped(
     rt: &Rt,
     targets: &[Target],
@@ -173,7 +173,8 @@ async fn with_dropped(
     Ok(of)
 }
 
-/// Opens the files, each of which must be of the table. The error is the exit code; why is told.
+/// Opens the files, each of which must be of the table. The error is the exit code; the cause is
+/// printed.
 async fn open(rt: &Rt, targets: &[Target], table: &Table) -> Result<Vec<SstableReader>, u8> {
     let mut readers = Vec::new();
     for target in targets {
@@ -254,13 +255,13 @@ enum Sink {
 }
 
 impl Sink {
-    /// Nobody reads any more.
+    /// Returns true if the output has no reader any more.
     fn is_broken(&self) -> bool {
         matches!(self, Sink::Text(out, _) if out.is_broken())
     }
 }
 
-/// Columns to select behind those of `SELECT *`.
+/// Returns the columns to select after those of `SELECT *`.
 fn facts(table: &Table, options: &Export) -> Vec<String> {
     let wanted = [("WRITETIME", options.writetime), ("TTL", options.ttl)];
     let has_facts = |kind| matches!(kind, ColumnKind::Static | ColumnKind::Regular);
@@ -339,7 +340,7 @@ impl<'t> Rows<'t> {
         })
     }
 
-    /// What comes before all rows of CSV.
+    /// Returns the header line of CSV.
     fn head(&self) -> String {
         let names = self.plan.result_columns().iter();
         let names: Vec<String> = names.map(|column| csv_cell(&column.name)).collect();
@@ -388,7 +389,7 @@ impl<'t> Rows<'t> {
         Ok(())
     }
 
-    /// Whether there is a row in `cells` now.
+    /// Returns true if `cells` now holds a row.
     fn item(&mut self, item: Item<'_>) -> Result<bool, String> {
         match item {
             Item::Partition { token, key, .. } => {
@@ -466,7 +467,7 @@ impl<'t> Rows<'t> {
     }
 }
 
-/// The name of a column as `INSERT JSON` takes it.
+/// Returns the name of a column in the form of `INSERT JSON`.
 pub(super) fn json_name(name: &str) -> String {
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let plain = plain && !name.starts_with(|c: char| c.is_ascii_digit());
@@ -481,7 +482,7 @@ fn csv_value(json: &str) -> String {
     }
 }
 
-/// A text as a cell. What is empty is in quotes: without them it is null.
+/// Formats a text as a cell. An empty text is quoted: without quotes it is null.
 fn csv_cell(text: &str) -> String {
     let special = |c: char| matches!(c, '"' | ',' | '\n' | '\r');
     if text.is_empty() || text.contains(special) {

@@ -19,7 +19,7 @@ pub(crate) enum HttpError {
     Connect(io::Error),
     /// The node refused, with a status and its words.
     Refused(u16, String),
-    /// What came is not an answer of the API.
+    /// The response is not an answer of the API.
     Strange(String),
 }
 

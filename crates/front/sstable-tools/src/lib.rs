@@ -1,12 +1,12 @@
 //! `helenus sstable`: offline tools over the files of an SSTable, layouts as Cassandra's tools. And
 //! `helenus commitlog`.
 //!
-//! Owns: the command line of each tool, which files are meant, what is printed. Never: the bytes of files
-//! (crates `sstable` and `commitlog`). Invariants: a tool that changes a directory refuses one that a node
-//! has open.
+//! Owns: the command line of each tool, the selection of files, the output. Never: the bytes of
+//! files (crates `sstable` and `commitlog`). Invariants: a tool that changes a directory refuses
+//! one that a node has open.
 //!
-//! Reading order: [`commitlog`] stands by itself; [`targets`], [`out`], [`partitions`], [`analyses`], [`change`], [`schema_file`],
-//! [`export`], [`write`], [`parquet`], [`load`].
+//! Reading order: [`commitlog`] stands alone; [`targets`], [`out`], [`partitions`], [`analyses`],
+//! [`change`], [`schema_file`], [`export`], [`write`], [`parquet`], [`load`].
 
 #[macro_use(say, say_line, complain, complain_line)]
 extern crate tool_io;
@@ -38,7 +38,7 @@ use stdx::{DeletionSeconds, Generation};
 
 use tool_io::exit;
 
-/// What can be done with files.
+/// Tools for files.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// Print all partitions and rows as JSON, as Cassandra's sstabledump does
@@ -85,8 +85,8 @@ pub enum Command {
         /// Draw bars of block characters
         #[arg(long, short)]
         unicode: bool,
-        /// What timestamps count, NANOSECONDS to DAYS: of "EncodingStats minTimestamp", as Cassandra's tool
-        /// takes all others for microseconds
+        /// Unit of timestamps, NANOSECONDS to DAYS, for "EncodingStats minTimestamp" only: like
+        /// Cassandra's tool, reads all others as microseconds
         #[arg(
             long,
             short,
@@ -106,12 +106,12 @@ pub enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
-    /// Write files anew in another version of the format, into another directory
+    /// Rewrite files in another version of the format, into another directory
     Upgrade {
         /// Version to write: me (Cassandra 3.11, Scylla), nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
         #[arg(long, default_value = "nb", value_name = "VERSION")]
         format: String,
-        /// Directory for the new files; made if it is not there
+        /// Directory for the new files; created if missing
         #[arg(long, short, value_name = "DIR")]
         output: String,
         /// Number of the first new file; the others count up. By default each keeps its own
@@ -134,7 +134,7 @@ pub enum Command {
     Cfstats(analyses::Analysis),
     /// Sizes of partitions over all files of a table, from indexes where they tell
     Pstats(analyses::Analysis),
-    /// What a compaction of all files of a table would free
+    /// Print the space that a compaction of all files of a table would free
     Purge(analyses::Analysis),
     /// Print the live rows of a table's files, merged, as CSV, lines of JSON or Parquet
     Export(export::Export),
@@ -166,7 +166,7 @@ impl Command {
         }
     }
 
-    /// Files that stand behind the keys of `-k` or `-x` are files.
+    /// Moves files that were parsed as keys of `-k` or `-x` to the files.
     fn take_files_from_keys(&mut self) {
         if let Command::Dump { key, exclude_key, files, .. } = self
             && files.is_empty()
@@ -179,7 +179,7 @@ impl Command {
         }
     }
 
-    /// Runs a tool that finds its files by itself. `None`: it is not one of these.
+    /// Runs a tool that finds its files itself. `None`: it is not one of these.
     async fn run(&self, rt: &Rt) -> Option<u8> {
         Some(match self {
             Command::Partitions(options) => partitions::run(rt, options).await,
@@ -230,11 +230,12 @@ fn locate(path: &str) -> Option<(String, Descriptor)> {
     Some((directory.to_owned(), descriptor))
 }
 
-/// A path to be told of, and the file set of it.
+/// A path to print, and the file set of it.
 type Named = (String, String, Descriptor);
 
-/// The file sets that files, and directories of them, stand for, in the order of the paths; and the exit code of what lies
-/// in directories and cannot be read. The error is the exit code; why is told.
+/// Returns the file sets that files, and directories of them, stand for, in the order of the paths;
+/// and the exit code of files in directories that cannot be read. The error is the exit code; the
+/// cause is printed.
 fn worked_on(paths: &[String]) -> Result<(Vec<Named>, u8), u8> {
     let (mut named, mut worst) = (Vec::new(), exit::OK);
     for path in paths {
@@ -374,7 +375,7 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
     let now = rt.wall().seconds();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
-    // Nobody reads any more, or the disk behind a redirection is full.
+    // The output has no reader any more, or the disk of a redirection is full.
     let is_broken = Cell::new(false);
     let mut print = |text: &str| {
         if written.is_ok() {

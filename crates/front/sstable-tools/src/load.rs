@@ -1,9 +1,9 @@
-//! `helenus sstable load`: the rows of a table's files go to a running cluster, as with Cassandra's
-//! `sstableloader`.
+//! `helenus sstable load`: sends the rows of a table's files to a running cluster, as Cassandra's
+//! `sstableloader` does.
 //!
-//! The files are read here, whatever their version; their partitions become mutations with every
-//! timestamp, time to live and tombstone as it is, and nodes write them to all replicas as coordinators do.
-//! Nothing has to be kept to begin again: what is sent twice changes nothing.
+//! The tool reads the files, whatever their version. Their partitions become mutations with
+//! unmodified timestamps, times to live and tombstones, and nodes write them to all replicas as
+//! coordinators do. A retry needs no saved state: applying a mutation twice changes nothing.
 //!
 //! Reading order: this, [`partitions`] (files to mutations), [`senders`] (mutations to nodes).
 
@@ -34,10 +34,10 @@ use tool_io::exit;
 /// Levels that a load may have.
 const LEVELS: [&str; 8] =
     ["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "LOCAL_ONE"];
-/// How often progress is told.
+/// Interval of progress reports.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// What `load` is told.
+/// Options of `load`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Load {
     /// Nodes of the cluster (their API: host or host:port), separated by commas; they share the work
@@ -121,7 +121,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
     for (target, reader) in &files {
         if let Err(failure) = load.file(&table, target, reader).await {
             load.progress.end_line();
-            // What was refused first is the cause of what failed here.
+            // The first refusal of a batch is the cause of this failure.
             if let Err(text) = load.senders.finish() {
                 complain_line!("helenus sstable: {text}");
                 again(options);
@@ -278,7 +278,7 @@ fn ask_for_table(
     Ok((Arc::new(table), reached))
 }
 
-/// A load under way.
+/// A running load.
 struct Loading {
     senders: Senders,
     progress: Progress,
@@ -332,7 +332,7 @@ struct Throttle {
 }
 
 impl Throttle {
-    /// Waits until so many bytes in all are no more than allowed.
+    /// Waits until this total of bytes is within the limit.
     fn wait(&self, bytes: u64) {
         if let Some(millis) = bytes.saturating_mul(1000).checked_div(self.bytes_per_second) {
             let due = Duration::from_millis(millis);
@@ -349,7 +349,7 @@ struct Progress {
     told: (Instant, u64),
     peak: u64,
     files: (usize, usize),
-    /// Of files that are through; of the present one.
+    /// Bytes of finished files; bytes of the current file.
     read: (u64, u64),
     total: u64,
     on_line: bool,

@@ -1,4 +1,4 @@
-//! What tools print: text as Java's formatter lays it out, tables of numbers, progress.
+//! Output of tools: text as Java's formatter lays it out, tables of numbers, progress.
 
 use std::io::{IsTerminal, Write};
 
@@ -29,7 +29,7 @@ impl Out {
         self.print("\n");
     }
 
-    /// Nobody reads any more, or the disk behind a redirection is full.
+    /// Returns true if the output has no reader any more, or the disk of a redirection is full.
     pub(super) fn is_broken(&self) -> bool {
         self.written.is_err()
     }
@@ -51,7 +51,7 @@ impl Progress {
         Progress { what: shortened(what), shown: None, is_wanted: std::io::stderr().is_terminal() }
     }
 
-    /// The same of a tool whose output goes to the terminal that it would be seen on, if nowhere else.
+    /// The same for a tool that prints to standard output: no progress if that is a terminal.
     pub(super) fn beside_output(what: &str) -> Progress {
         let mut progress = Progress::new(what);
         progress.is_wanted &= !std::io::stdout().is_terminal();
@@ -80,10 +80,10 @@ impl Drop for Progress {
     }
 }
 
-/// What is being done and its end, which tells files apart: with what follows on one line of a terminal, as
-/// the next state is written over it.
+/// Shortens a progress message to one line of a terminal, because the next state overwrites it. The
+/// verb and the end, which distinguishes files, remain.
 fn shortened(what: &str) -> String {
-    /// Of the 80 columns that a terminal has at least.
+    /// Characters of the message; a terminal has at least 80 columns.
     const CHARS_MAX: usize = 70;
     let count = what.chars().count();
     if count <= CHARS_MAX {
@@ -109,8 +109,8 @@ pub(super) fn memory(bytes: u64) -> String {
     format!("{} {unit}iB", fixed3(f64::from(scaled)))
 }
 
-/// Three digits behind the point, halves away from zero as seen in the shortest decimal form:
-/// Java's `%.3f`.
+/// Formats three digits after the point, halves away from zero as seen in the shortest decimal
+/// form: Java's `%.3f`.
 pub(super) fn fixed3(value: f64) -> String {
     let text = format!("{value}");
     let Some((whole, fraction)) = text.split_once('.') else { return format!("{text}.000") };
@@ -147,8 +147,8 @@ pub(super) fn key_cell(key: &str) -> String {
     out
 }
 
-/// Rows under a heading: the first column and those whose heading begins with `<` to the left, the
-/// others to the right.
+/// Rows under a heading. The first column, and those whose heading begins with `<`, are aligned to
+/// the left, the others to the right.
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
 }

@@ -137,7 +137,7 @@ async fn file(
     ranges.sort();
     ranges.dedup();
     let mut ranges: Vec<_> = ranges.iter().map(|(token, key)| range_of_key(*token, key)).collect();
-    // As Cassandra's tool: with no usable key all partitions are looked at.
+    // As Cassandra's tool: with no usable key all partitions are scanned.
     if ranges.is_empty() {
         ranges.push(KeyRange::all());
     }

@@ -28,9 +28,9 @@ pub(super) fn read(path: &str) -> Result<Arc<Schema>, String> {
     of_text(&text).map_err(|e| format!("{path}: {e}"))
 }
 
-/// As [`read`], of a text: tables and types as their statements leave them. Passed over is what says nothing
-/// of what is in files: keyspaces, indexes, views, functions, roles, and most properties of tables, of which
-/// other versions have other ones.
+/// As [`read`], from a text: tables and types that result from its statements. Statements that do
+/// not affect files are skipped: keyspaces, indexes, views, functions, roles, and most properties
+/// of tables, which differ between versions.
 ///
 /// # Errors
 /// A text that names the statement.
@@ -76,7 +76,7 @@ pub(super) fn of_text(text: &str) -> Result<Arc<Schema>, String> {
     Ok(Arc::new(schema))
 }
 
-/// The properties of tables that files, or what is in them, depend on.
+/// Properties of tables that affect files or their content.
 const OF_FILES: [&str; 6] = [
     "id",
     "bloom_filter_fp_chance",
@@ -86,7 +86,7 @@ const OF_FILES: [&str; 6] = [
     "min_index_interval",
 ];
 
-/// Whether a statement is about other things than tables and types.
+/// Returns true if a statement is about anything but tables and types.
 fn is_of_others(kind: &StatementKind) -> bool {
     use StatementKind::*;
     matches!(
@@ -138,7 +138,7 @@ fn apply(
         schema,
         datacenters: &[("datacenter1", 1)],
         moving: &[],
-        // Only tables whose statement says no id get one of these.
+        // Only tables whose statement has no id get one of these.
         new_table_id: &mut || {
             *last += 1;
             Uuid::from_u128(*last)
@@ -176,8 +176,8 @@ pub(super) fn table(schema: &Schema, name: Option<&str>) -> Result<Arc<Table>, S
     }
 }
 
-/// As [`table`]; where no name is said and there are several tables, the one that the directory of a file
-/// set is named after, by id or by keyspace and name.
+/// As [`table`]. Without a name and with several tables, the table is the one that the directory of
+/// a file set is named after, by id or by keyspace and name.
 ///
 /// # Errors
 /// As [`table`].
@@ -243,7 +243,7 @@ pub(super) fn name_of(table: &Table) -> String {
     format!("{}.{}", table.keyspace, table.name)
 }
 
-/// The name as CQL takes it.
+/// Returns the name in CQL.
 pub(super) fn quoted_name(table: &Table) -> String {
     let quote = types::name::quote_identifier;
     format!("{}.{}", quote(&table.keyspace), quote(&table.name))
@@ -316,7 +316,7 @@ mod tests {
         assert!(table.dropped.contains_key("old"));
         assert_eq!(table.options.default_time_to_live, 60);
         assert!(table.options.compression.values().any(|class| class.contains("Zstd")));
-        // What a file has beside them was dropped before.
+        // An unknown column of a file counts as dropped too.
         let gone = UnknownColumn { name: "older", ty: &CqlType::Int, is_static: true };
         let TableInSchema { schema, table } =
             dropped(&TableInSchema { schema, table }, &gone).unwrap();

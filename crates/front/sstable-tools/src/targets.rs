@@ -1,4 +1,4 @@
-//! Which file sets are meant by the paths of a command line, and what their directories say of
+//! File sets that the paths of a command line stand for, and what their directories' names tell of
 //! them.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use stdx::Generation;
 
 use tool_io::exit;
 
-/// A file set and where it lies.
+/// A file set and its location.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Target {
     /// Absolute, without links.
@@ -106,7 +106,7 @@ impl Target {
         format!("{out} #{id} ({format}-{version})")
     }
 
-    /// Keyspace and table, or the directory where it does not say so.
+    /// Returns keyspace and table, or the directory if its name does not have them.
     pub(super) fn table_name(&self) -> String {
         match (&self.keyspace, &self.table) {
             (Some(keyspace), Some(table)) => format!("{keyspace}.{table}"),
@@ -115,7 +115,7 @@ impl Target {
     }
 }
 
-/// How directories are looked through.
+/// Options of the search in directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
     pub(super) recursive: bool,
@@ -123,7 +123,7 @@ pub(super) struct Search {
     pub(super) backups: bool,
 }
 
-/// What paths stand for.
+/// File sets that paths stand for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     targets: Vec<Target>,
@@ -132,8 +132,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The file sets, for a tool to which the others must not be missing. The error is the exit code; why
-    /// is told.
+    /// Returns the file sets, for a tool that needs all of them. The error is the exit code; the
+    /// cause is printed.
     pub(super) fn all(self) -> Result<Vec<Target>, u8> {
         match self.told() {
             (targets, exit::OK) => Ok(targets),
@@ -141,7 +141,7 @@ impl Found {
         }
     }
 
-    /// The file sets, and the exit code of those that are not among them; why is told.
+    /// Returns the file sets, and the exit code of the unreadable ones; the cause is printed.
     pub(super) fn told(self) -> (Vec<Target>, u8) {
         for line in &self.foreign {
             complain_line!("helenus sstable: {line}");
@@ -150,10 +150,10 @@ impl Found {
     }
 }
 
-/// The file sets of files (any component) and directories, in order, each once.
+/// Returns the file sets of files (any component) and directories, in order, each once.
 ///
 /// # Errors
-/// Lines that say which arguments are wrong.
+/// Lines that name the wrong arguments.
 pub(super) fn find(paths: &[String], search: Search) -> Result<Found, Vec<String>> {
     let (mut found, mut wrong) = (Found::default(), Vec::new());
     for path in paths {
@@ -198,7 +198,7 @@ fn find_in(directory: &Path, search: Search, found: &mut Found) -> std::io::Resu
         }
         let name = entry.file_name().to_string_lossy().into_owned();
         let set = match Descriptor::parse(&name) {
-            // A set that has lost its Data is told of where it is opened.
+            // A set that has lost its Data is reported where it is opened.
             Some((set, Component::Data | Component::Toc)) => set,
             Some(_) => continue,
             None => {
@@ -223,10 +223,11 @@ fn find_in(directory: &Path, search: Search, found: &mut Found) -> std::io::Resu
     Ok(())
 }
 
-/// What a file is that has the name of an SSTable's Data, but of a version that is not read here. `None`: it
-/// has no such name.
+/// Explains why a file with the name of an SSTable's Data, but of an unsupported version, cannot be
+/// read. `None`: it has no such name.
 ///
-/// Names are `<version>-<id>-<format>-Data.db`, before Cassandra 2.2 `[<keyspace>-<table>-]<version>-<id>-Data.db`.
+/// Names are `<version>-<id>-<format>-Data.db`, before Cassandra 2.2
+/// `[<keyspace>-<table>-]<version>-<id>-Data.db`.
 pub(super) fn foreign(name: &str) -> Option<String> {
     let stem = name.strip_suffix("-Data.db")?;
     if Descriptor::parse(name).is_some() {

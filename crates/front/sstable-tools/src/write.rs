@@ -31,7 +31,7 @@ use super::parquet::FileReader;
 use super::{schema_file, written_version};
 use tool_io::exit;
 
-/// What `write` is told.
+/// Options of `write`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct Write {
     /// Form of the rows. In CSV the first line names the columns; an empty cell without quotes, and a
@@ -81,7 +81,7 @@ pub(super) async fn run(rt: &Rt, options: &Write) -> u8 {
         Err(text) => return usage(&text),
     };
     let directory = format!("{}/{}/{}", options.output, table.keyspace, table.directory_name());
-    // What lies there may be a node's, and a store takes what is incomplete for its own leftovers.
+    // Files there may be a node's, and a store removes incomplete ones as its own leftovers.
     if std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some()) {
         return usage(&format!("{directory} is not empty"));
     }
@@ -125,13 +125,13 @@ fn read_through(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Those of the directories, each in the one before it, that are not there yet.
+/// Returns those of the directories, each in the one before it, that do not exist yet.
 fn not_there(directories: [String; 3]) -> Vec<String> {
     directories.into_iter().filter(|path| !std::fs::exists(path).unwrap_or(true)).collect()
 }
 
-/// Leaves the directories as they were, as far as nothing else came into them: one that was there, and
-/// empty, is there again.
+/// Restores the directories as they were, unless other files were put into them. A directory that
+/// existed, and was empty, is created again.
 fn remove_made(directory: &str, made: &[String]) {
     if !made.iter().any(|path| path == directory)
         && let Err(error) = std::fs::create_dir(directory)
@@ -159,7 +159,7 @@ async fn write(
     schema: &Arc<Schema>,
     table: &Arc<Table>,
 ) -> Result<u64, String> {
-    // Nothing is written to it: it is there because a store has one.
+    // Stays empty: it exists because a store needs one.
     let log = format!("{}/.helenus-write-{}", options.output, std::process::id());
     let rows = write_with_log(rt, options, version, schema, table, &log).await;
     let removed = std::fs::remove_dir_all(&log);
@@ -188,7 +188,7 @@ async fn write_with_log(
         cql_plan::describe::schema_text,
     );
     of_store.sstable_version = version;
-    // Nothing compacts these files before they are loaded, and nobody waits for a flush.
+    // Nothing compacts these files before they are loaded, and no client waits for a flush.
     of_store.flush_compression = FlushCompression::Table;
     of_store.memtable_bytes_max = usize::try_from(bytes.saturating_mul(8)).unwrap_or(usize::MAX);
     let uncompacted = without_compaction(schema, table)?;
@@ -202,7 +202,7 @@ async fn write_with_log(
     Ok(rows)
 }
 
-/// The schema with the one table, which is not compacted by itself.
+/// Returns the schema with only this table, and its automatic compactions turned off.
 fn without_compaction(schema: &Schema, table: &Table) -> Result<Arc<Schema>, String> {
     let mut of_store = table.clone();
     of_store.options.compaction.insert("enabled".to_owned(), "false".to_owned());
@@ -252,7 +252,7 @@ impl<'o> Rows<'o> {
             false => DeletionSeconds::MAX_SIGNED,
         };
         let rows = Rows { options, schema, table, schema_of_statics, uuids, now, expiry_max };
-        // What cannot be written at all is refused before any file is read.
+        // Data that can never be written is refused before any file is read.
         rows.plan(schema, "JSON ?").map(|_| rows)
     }
 

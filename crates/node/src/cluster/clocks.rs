@@ -1,8 +1,9 @@
-//! Clocks that are wrong: said in the log and to the other nodes, and lightweight transactions go around
-//! the nodes that have them.
+//! Wrong clocks: logged and reported to the other nodes; lightweight transactions avoid the nodes
+//! that have them.
 //!
-//! Messaging measures the clocks of all nodes that this one pings; shard 0 pings all. A node that finds
-//! itself alone against the others says so by gossip: nobody has it propose, and it has others propose.
+//! Messaging measures the clocks of all nodes that this one pings; shard 0 pings all. If more peers
+//! agree with each other than with this node, its clock is wrong, and it reports that by gossip: no
+//! peer lets it propose, and it lets others propose.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,20 +14,21 @@ use stdx::{HostId, ShardId};
 
 use super::member::ClusterShard;
 
-/// What was said last.
+/// Last reported state.
 #[derive(Default)]
 struct Said {
     own: Cell<bool>,
-    /// Peers whose clocks differ, and whether it is certain that theirs are wrong.
+    /// Peers whose clocks differ; true: their clocks are certainly wrong.
     peers: RefCell<BTreeMap<HostId, bool>>,
 }
 
-/// Whether the clocks of `wrong` are wrong, rather than this node's: another of the `measured` peers agrees with it.
+/// Returns true if the clocks of `wrong` are wrong, rather than this node's: another of the
+/// `measured` peers agrees with it.
 fn is_certain(measured: usize, wrong: usize) -> bool {
     measured > wrong
 }
 
-/// What is said of a peer whose clock is `ahead_micros` ahead of this node's.
+/// Returns the warning about a peer whose clock is `ahead_micros` ahead of this node's.
 fn complaint(address: &str, ahead_micros: i64, is_certain: bool) -> String {
     let seconds = ahead_micros.unsigned_abs() / 1_000_000;
     if is_certain {
@@ -39,7 +41,7 @@ fn complaint(address: &str, ahead_micros: i64, is_certain: bool) -> String {
 }
 
 impl ClusterShard {
-    /// Goes by what is known of clocks, and on shard 0 finds out.
+    /// Applies clock states to routing; on shard 0 also judges the measured clocks.
     pub(super) fn follow_clocks(&self) {
         let liveness = self.liveness.clone();
         self.coordinator.lwt().route_around_clocks(move |host| liveness.has_wrong_clock(host));
@@ -79,7 +81,7 @@ impl ClusterShard {
             }
             let certain = is_certain(measured.len(), peers.len());
             let before = said.peers.take();
-            // What was certain once stays said, while fewer peers answer.
+            // A certain verdict stands, even if fewer peers answer later.
             let is_said = |host: &HostId| before.get(host).is_some_and(|said| *said || !certain);
             for (host, ahead_micros) in peers.iter().filter(|(host, _)| !is_said(host)) {
                 let ahead_seconds = ahead_micros / 1_000_000;

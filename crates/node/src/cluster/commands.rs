@@ -1,4 +1,4 @@
-//! What an administrator can have a node do in its cluster.
+//! Commands of an administrator about a node's part in its cluster.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -32,13 +32,13 @@ use coordinator::{Origin, ReplicaMutation};
 
 /// Between two rounds of gossip, as in Cassandra.
 const ROUND: Duration = Duration::from_secs(1);
-/// How often the size of the data is told to the others.
+/// Interval at which the size of the data is sent to the peers.
 const LOAD_PERIOD: Duration = Duration::from_secs(60);
 /// Patience with peers at a start, and with requests of peers at the stop.
 const CATCH_UP: Duration = Duration::from_secs(5);
 const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// What binds a shard to the other nodes. Clones share.
+/// Connections of a shard to the other nodes. Clones share.
 #[derive(Clone)]
 pub(crate) struct ClusterShard {
     pub(crate) rt: Rt,
@@ -56,9 +56,9 @@ pub(crate) struct ClusterShard {
     pub(crate) truncations: Rc<OwnTruncations>,
     /// Coming into the cluster, moving and going.
     pub(crate) topology: Topology,
-    /// Owner of what goes on beside requests.
+    /// Owner of background tasks.
     pub(crate) gate: Gate,
-    /// Owner of the removal of data; it ends with the store.
+    /// Owner of the removal of data; closed with the store.
     pub(crate) cleaning: Gate,
 }
 
@@ -74,7 +74,7 @@ impl HintSink for Sink {
     }
 
     fn store(&self, host: HostId, mutation: &[u8], written_at: WallMicros) -> bool {
-        // What is not kept is counted there.
+        // The hint store counts dropped hints.
         self.0.store(host, mutation, written_at)
     }
 
@@ -236,13 +236,14 @@ impl ClusterShard {
         });
     }
 
-    /// Answers requests of peers from now on; before that they are told that nothing was done.
+    /// Answers requests of peers from now on; before that they get the reply that nothing was done.
     pub(crate) fn serve_peers(&self) {
         self.messaging.serve(Rc::new(Dispatch(self.clone())));
     }
 
     fn follow_metadata(&self) {
-        // On shard 0 they are known since the start, some of them elsewhere than the log says.
+        // On shard 0 they are known since the start, some of them at other addresses than in the
+        // log.
         let snapshot = self.membership.snapshot();
         introduction::introduce(&self.messaging, Some(&snapshot), &snapshot);
         if self.options.internode_compression == InternodeCompression::Dc {
@@ -273,7 +274,7 @@ impl ClusterShard {
                 this.liveness.set_members(this.gossip_members(after));
             }
         });
-        // All shards use it when it is said that this node does.
+        // All shards use an epoch before gossip reports it.
         if is_first {
             let liveness = self.liveness.clone();
             self.membership.on_applied(move |_, after| {
@@ -306,7 +307,7 @@ impl ClusterShard {
         });
     }
 
-    /// What a node missed that has left since goes to the present owners.
+    /// Forwards hints of a node that has left to the present owners.
     fn hand_on_hints(&self) {
         let (rt, membership) = (self.rt.clone(), self.membership.clone());
         let coordinator = self.coordinator.clone();
@@ -332,7 +333,7 @@ impl ClusterShard {
         }));
     }
 
-    /// Takes other seeds from now on. Shard 0 only.
+    /// Replaces the seeds. Shard 0 only.
     ///
     /// # Errors
     /// One of them is no address; nothing has changed then.
@@ -356,11 +357,11 @@ impl ClusterShard {
             .collect()
     }
 
-    /// Begins to gossip, and takes over the metadata that was decided while this node was away.
+    /// Begins to gossip, and catches up on metadata that was decided while this node was away.
     /// Shard 0 only.
     ///
     /// # Errors
-    /// `Io`; `Removed` when the others have put this node out.
+    /// `Io`; `Removed` when the others have removed this node.
     pub(crate) async fn meet_others(&self) -> Result<(), StartError> {
         let generation = liveness::next_generation(&self.rt, &self.options.workdir).await?;
         let snapshot = self.membership.snapshot();
@@ -421,7 +422,8 @@ impl ClusterShard {
         let _ = self.gate.spawn(&self.rt, Group::Gossip, "load", task);
     }
 
-    /// Says good-bye to the others and serves them no more; the parts it binds must still be there.
+    /// Announces the stop to the peers and stops serving them; the parts that it binds must still
+    /// exist.
     pub(crate) async fn stop(&self) {
         self.liveness.stop().await;
         self.hints.pause();
@@ -435,7 +437,7 @@ impl ClusterShard {
     }
 }
 
-/// What the repairs of a shard work with.
+/// Sources of a shard's repairs.
 struct RepairSources<'a> {
     liveness: &'a Liveness,
     writer: RowWriter,

@@ -1,8 +1,8 @@
-//! The node as one of several: how the parts of each shard are bound to the other nodes.
+//! The node as one of several: bindings of each shard's parts to the other nodes.
 //!
-//! Owns: where the node stands ([`place`]), its way to others ([`network`]), what every shard needs of them ([`member`]),
-//! reports and commands for administration. Never: how a node comes into a cluster, moves and goes ([`topology`]), who
-//! owns what (`cluster`), who is alive (`liveness`), data.
+//! Owns: the node's location ([`place`]), its transport to other nodes ([`network`]), their uses on
+//! every shard ([`member`]), reports and commands for administration. Never: joining, moving and
+//! leaving a cluster ([`topology`]), ownership (`cluster`), liveness (`liveness`), data.
 
 pub(crate) mod clocks;
 mod commands;

@@ -33,7 +33,7 @@ pub(crate) fn messaging(
     messaging
 }
 
-/// Whether links may be cut: only where somebody asked for it at the start.
+/// Returns true if links may be cut: only if a setting allowed it at the start.
 pub(crate) fn may_cut(options: &Options) -> bool {
     options.developer_link_faults || !options.developer_cut_links.is_empty()
 }

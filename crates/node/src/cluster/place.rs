@@ -1,4 +1,4 @@
-//! Where this node stands, as its snitch says: data centre and rack.
+//! Location of this node according to its snitch: data centre and rack.
 
 use conf::snitch::{self, Place};
 use conf::{Options, Snitch};
@@ -11,7 +11,7 @@ const FILE_BYTES_MAX: usize = 1 << 20;
 /// The place of this node.
 ///
 /// # Errors
-/// `Snitch` when the snitch's file is not there or does not say it.
+/// `Snitch` when the snitch's file is missing or does not name it.
 pub(crate) async fn find(fs: &Fs, options: &Options) -> Result<Place, StartError> {
     match options.endpoint_snitch {
         Snitch::Simple => Ok(Place::simple()),
@@ -39,7 +39,7 @@ pub(crate) async fn find(fs: &Fs, options: &Options) -> Result<Place, StartError
     }
 }
 
-/// The first of the possible files that is there.
+/// Reads the first of the possible files that exists.
 async fn read(fs: &Fs, options: &Options, name: &str) -> Result<(String, String), StartError> {
     let candidates = options.snitch_files(name);
     for path in &candidates {

@@ -14,10 +14,10 @@ use schema::Keyspace;
 use stdx::{Token, WallMicros};
 use store::{ReadScope, Store};
 
-/// Does what is asked of the shard's repairs.
+/// Carries out a command on the shard's repairs.
 ///
 /// # Errors
-/// `Argument`: options that cannot be.
+/// `Argument`: invalid options.
 pub(crate) fn carry_out(
     repair: &Repair,
     command: RepairCommand,
@@ -110,18 +110,19 @@ fn options_of(order: RepairOrder) -> RepairOptions {
     }
 }
 
-/// Who tells when ranges were repaired.
+/// Source of the times when ranges were repaired.
 #[derive(Clone, Copy)]
 pub(crate) enum RepairedParts<'a> {
     /// The first shard of a node with others.
     Of(&'a Repair),
     /// The first shard of a node without others: nothing was.
     Never,
-    /// Another shard has told it.
+    /// Another shard reports it.
     OtherShard,
 }
 
-/// What a shard knows of repairs of tables: its files that take part in sessions, and when ranges were repaired.
+/// Returns what a shard knows of repairs of tables: its files that take part in sessions, and when
+/// ranges were repaired.
 ///
 /// # Errors
 /// `Argument`: there is no such keyspace or table.
@@ -186,7 +187,7 @@ pub(crate) fn summary(
     Ok(summaries)
 }
 
-/// Switches the repairs that begin by themselves, when told how, and tells how they stand.
+/// Switches automatic repairs on or off if a value is given, and returns their state.
 pub(crate) fn auto(repair: &Repair, enabled: Option<bool>) -> AutoRepairReport {
     if let Some(enabled) = enabled {
         let automatic = if enabled { Automatic::On } else { Automatic::Off };
@@ -349,7 +350,7 @@ fn order_of(options: RepairOptions) -> RepairOrder {
         paxos_only,
         skip_paxos,
         trace,
-        // An order cannot say that: only the schedule does.
+        // Only the schedule sets it; an order cannot.
         bytes_per_second: _,
     } = options;
     RepairOrder {

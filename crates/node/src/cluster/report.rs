@@ -1,4 +1,4 @@
-//! What a shard of a node with peers tells administration.
+//! Reports of a shard of a node with peers to administration.
 
 use std::collections::BTreeMap;
 
@@ -153,7 +153,7 @@ impl ClusterShard {
 
     fn streaming_report(&self) -> StreamingReport {
         let stats = self.streaming.stats();
-        // Rows have no files, and nobody knows how many bytes they will be.
+        // Rows have no files, and their number of bytes is not known in advance.
         let progress = |session: &SessionStats| StreamProgress {
             files: session.ranges + session.files,
             files_done: session.ranges_done + session.files_done,

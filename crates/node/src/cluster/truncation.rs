@@ -1,7 +1,8 @@
-//! Asking the members whether a truncation left nothing behind.
+//! Queries to the members about remaining data after a truncation.
 //!
-//! Each member empties its shards when it applies the entry of the metadata log, and gossip says that it
-//! has applied it. Whether a file could not be removed only the member knows; so it is asked.
+//! Each member empties its shards when it applies the entry of the metadata log, and gossip reports
+//! that it has applied it. Only the member knows whether a file could not be removed, so it is
+//! asked.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use truncation::{TruncationState, Truncations};
 
 use super::member::ClusterShard;
 
-/// How long an answer is waited for; who does not answer is asked again.
+/// Timeout of an answer; a member that does not answer is asked again.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The part of the node that knows how truncations went, once there is one. Shard 0 only.
@@ -50,7 +51,8 @@ impl ClusterShard {
                 [code] => TruncationState::from_code(*code),
                 _ => None,
             },
-            // A node of an older build answers by what it has applied, as this one did.
+            // An older build does not know the verb: it counts as done once it has applied the
+            // entry.
             Err(MessagingError::Remote(ErrorReply::UnknownVerb(_))) => Some(TruncationState::Done),
             Err(error) => {
                 tracing::debug!(%host, %error, "a member does not say how a truncation went");

@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 /// Alignment of a [`Buf`]'s first byte, and the unit of direct IO.
 pub const ALIGN: usize = 4096;
 
-/// Owned byte buffer whose first byte lies on a 4096-byte boundary, so that it serves direct IO, unless it was
-/// made [of a vector](Buf::from_vec_at).
+/// Owned byte buffer whose first byte lies on a 4096-byte boundary, so that it can be used for
+/// direct IO, unless it was built [from a vector](Buf::from_vec_at).
 ///
 /// All bytes up to the capacity are initialised, so reading into it never needs unsafe code.
 pub struct Buf {
@@ -42,15 +42,15 @@ impl Buf {
         buf
     }
 
-    /// What a vector holds from `start` on, in its memory. Where that place is not aligned it is written
-    /// through the page cache.
+    /// Uses the content of a vector from `start` on, in its memory. Where that position is not
+    /// aligned, it is written through the page cache.
     pub fn from_vec_at(raw: Vec<u8>, start: usize) -> Buf {
         let start = start.min(raw.len());
         let len = raw.len() - start;
         Buf { raw, start, len }
     }
 
-    /// Whether the first byte lies where direct IO wants it.
+    /// Returns true if the first byte has the alignment that direct IO needs.
     pub(crate) fn is_aligned(&self) -> bool {
         self.as_ptr().align_offset(ALIGN) == 0
     }
@@ -67,7 +67,7 @@ impl Buf {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Returns true if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -9,7 +9,7 @@ thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Allocates by another allocator and counts, by thread, what is asked for and given back.
+/// Allocator that forwards to another one and counts, by thread, the bytes allocated and freed.
 pub struct Counting<A>(pub A);
 
 /// Bytes that this thread has allocated and not given back; negative when it frees what others have
@@ -19,7 +19,7 @@ pub fn held_bytes() -> i64 {
 }
 
 fn count(bytes: usize, sign: i64) {
-    // A thread that ends counts no more.
+    // A thread that ends stops counting.
     let _ = HELD.try_with(|held| held.set(held.get().wrapping_add(sign * bytes as i64)));
 }
 

@@ -12,7 +12,7 @@ struct Slot<T> {
     closed: bool,
 }
 
-/// The writing side; dropping it unsent tells the receiver that no value comes.
+/// The writing side; dropping it unsent notifies the receiver that no value will arrive.
 pub struct SlotSender<T>(Arc<Mutex<Slot<T>>>);
 
 /// The reading side: a future of the value, `None` when the sender was dropped unsent.
@@ -30,7 +30,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> SlotSender<T> {
-    /// Whether the receiver is still there.
+    /// Returns true if the receiver still exists.
     pub fn is_wanted(&self) -> bool {
         // One of the two holders is this one.
         Arc::strong_count(&self.0) > 1

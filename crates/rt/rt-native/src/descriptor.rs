@@ -1,5 +1,5 @@
-//! A descriptor that is closed off the shard thread: the last close of a file that was removed gives its
-//! blocks back, which takes a file system milliseconds for a large one.
+//! File descriptor that is closed off the shard thread. The last close of a removed file frees its
+//! blocks, which takes a file system milliseconds for a large file.
 
 use crate::pool::Pool;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -2,7 +2,7 @@
 
 use stdx::{IoError, IoErrorKind};
 
-/// Wraps an OS error with what was tried on what.
+/// Wraps an OS error with the operation and its path.
 pub fn io_error(operation: &'static str, path: &str, error: &std::io::Error) -> IoError {
     IoError { kind: kind(error), operation, path: path.to_string(), detail: error.to_string() }
 }

@@ -146,7 +146,7 @@ impl File {
             .map_err(|e| io_error("truncate", &self.inner.path, &e))
     }
 
-    /// Whether the page cache is bypassed.
+    /// Returns true if the page cache is bypassed.
     pub fn is_direct(&self) -> bool {
         self.inner.direct
     }
@@ -156,7 +156,7 @@ impl File {
         &self.inner.path
     }
 
-    /// What is in the page cache is copied here and now; only the rest waits for the disk.
+    /// Copies bytes of the page cache synchronously; only the rest waits for the disk.
     async fn read_buffered(
         &self,
         mut buf: Buf,
@@ -277,7 +277,7 @@ impl File {
             let (buf, n) = ring.submit(fd, buf, what).await;
             return (buf, check(n));
         }
-        // The pool gets its own descriptor, so it stays open whatever happens to this future.
+        // The pool gets its own descriptor, so it stays open even if this future is dropped.
         let fd = rustix::io::fcntl_dupfd_cloexec(&**fd, 0);
         let job = move || {
             let mut buf = buf;
@@ -308,7 +308,7 @@ impl File {
 }
 
 impl Inner {
-    /// A descriptor that takes unaligned access.
+    /// Returns a descriptor that supports unaligned access.
     fn buffered_fd(&self) -> std::io::Result<Rc<Descriptor>> {
         if !self.direct {
             return Ok(Rc::clone(&self.fd));

@@ -10,31 +10,31 @@ use stdx::{IoError, IoErrorKind, WallMicros};
 pub struct DirEntry {
     /// Last part of the path.
     pub name: String,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_dir: bool,
     /// Length in bytes; 0 for a directory.
     pub len: u64,
-    /// When its content was changed last, by the clock of the file system; 0 where that does not say.
+    /// Time of the last change of its content, by the clock of the file system; 0 if not available.
     pub modified: WallMicros,
 }
 
-/// What is known of a path.
+/// Attributes of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Length in bytes; 0 for a directory.
     pub len: u64,
-    /// Whether it is a directory.
+    /// True for a directory.
     pub is_dir: bool,
 }
 
 /// The room of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// Bytes that it has in all, of which some may be kept for root.
+    /// Total bytes, some of which may be reserved for root.
     pub total_bytes: u64,
-    /// Bytes that a user who is not root can still write.
+    /// Bytes that a user other than root can still write.
     pub free_bytes: u64,
-    /// The same number for all paths on this file system; says nothing beyond one run.
+    /// Device number: the same for all paths on this file system; not stable between runs.
     pub device: u64,
 }
 
@@ -131,7 +131,7 @@ pub async fn metadata(env: &Env, path: &str) -> Result<Metadata, IoError> {
     .await
 }
 
-/// Bytes that a user who is not root can still write on the file system of `path`.
+/// Returns the bytes that a user other than root can still write on the file system of `path`.
 pub async fn free_bytes(env: &Env, path: &str) -> Result<u64, IoError> {
     run(env, "statvfs", path, |p| {
         let stat = rustix::fs::statvfs(p)?;
@@ -154,7 +154,7 @@ pub async fn disk_space(env: &Env, path: &str) -> Result<DiskSpace, IoError> {
     .await
 }
 
-/// Takes the lock file at `path`, making it when needed. `AlreadyExists` when it is held.
+/// Acquires the lock file at `path`; creates it if missing. `AlreadyExists` when it is held.
 pub async fn lock_exclusive(env: &Env, path: &str) -> Result<FileLock, IoError> {
     let fd = run(env, "lock", path, |p| {
         let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(p)?;

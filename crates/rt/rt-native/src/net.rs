@@ -42,7 +42,7 @@ impl Listener {
         Conn::new(stream).map_err(|e| io_error("accept", &self.address.to_string(), &e))
     }
 
-    /// Where it listens, with the port that the system chose when 0 was asked for.
+    /// Returns the local address, with the port that the system chose if 0 was requested.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -126,7 +126,7 @@ impl Conn {
         Ok(done)
     }
 
-    /// Ends both directions; what was written before is still sent.
+    /// Ends both directions; bytes written before are still sent.
     pub fn shutdown(&self) {
         // Fails only when the peer ended it first.
         let _ = socket2::SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Both);
@@ -138,7 +138,8 @@ impl Conn {
         let _ = socket2::SockRef::from(&*self.stream).set_keepalive(true);
     }
 
-    /// Sends the acknowledgement of what was received now instead of up to 40 ms later (`TCP_QUICKACK`).
+    /// Sends the acknowledgement of received bytes now instead of up to 40 ms later
+    /// (`TCP_QUICKACK`).
     pub fn acknowledge(&self) {
         // Fails only when the connection is over.
         let _ = self.stream.set_quickack(true);
@@ -154,7 +155,7 @@ impl Conn {
         self.local
     }
 
-    /// Takes it off this shard's reactor. Other clones stay usable here.
+    /// Deregisters it from this shard's reactor. Other clones stay usable here.
     pub fn into_moved(self) -> MovedConn {
         let stream = match Rc::try_unwrap(self.stream) {
             Ok(stream) => stream.into_std(),

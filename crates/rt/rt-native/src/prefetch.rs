@@ -1,4 +1,4 @@
-//! A word to the processor, of which nothing but time depends.
+//! Prefetch hints to the processor; they affect timing only.
 
 /// Most lines that [`prefetch`] asks for.
 const LINES_MAX: usize = 8;

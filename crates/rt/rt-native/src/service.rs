@@ -55,7 +55,7 @@ pub fn start_reactor<F: Future<Output = ()>>(
         .build()?;
     let run = move || {
         let end = caught(|| runtime.block_on(async { body().await }));
-        // Not `drop`, which waits for blocking calls for as long as they take.
+        // Not `drop`, which waits for all blocking calls.
         runtime.shutdown_background();
         ended(end);
     };

@@ -35,7 +35,7 @@ pub struct NativeOptions {
     pub io: IoBackend,
 }
 
-/// What one shard thread offers. Cheap to clone, stays on its thread.
+/// Environment of one shard thread. Cheap to clone, stays on its thread.
 #[derive(Clone)]
 pub struct Env {
     inner: Rc<Inner>,
@@ -102,13 +102,13 @@ impl Env {
         }
     }
 
-    /// Whether file operations are queued that the kernel has not seen.
+    /// Returns true if file operations are queued that the kernel has not seen.
     pub fn has_unsubmitted(&self) -> bool {
         self.inner.uring.as_ref().is_some_and(|ring| ring.has_unsubmitted())
     }
 
-    /// Wakes tasks whose file operations are done; ready when `deadline` (nanoseconds since start)
-    /// has come. Else `cx` is woken by either.
+    /// Wakes tasks whose file operations are done. Ready once `deadline` (nanoseconds since start)
+    /// has passed; until then both register `cx`.
     pub fn poll_idle(&self, cx: &mut Context<'_>, deadline: Option<u64>) -> Poll<()> {
         if let Some(ring) = &self.inner.uring {
             ring.poll_ready(cx);
@@ -133,7 +133,7 @@ impl Env {
         }
     }
 
-    /// Asks to be polled again after the reactor has looked at sockets and timers.
+    /// Asks to be polled again after the reactor has polled sockets and timers.
     pub fn yield_to_reactor(&self, cx: &mut Context<'_>) {
         // Tokio keeps the waker until its driver has run; the future itself holds nothing.
         let _ = pin!(tokio::task::yield_now()).poll(cx);
@@ -191,7 +191,7 @@ impl Threads {
     }
 }
 
-/// What one shard runs: made on its thread, from its number and environment.
+/// Main function of one shard: called on its thread, with its number and environment.
 pub type ShardMain = Arc<dyn Fn(u16, Env) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
 
 /// The chosen file backend: see [`choose_io`].
@@ -245,11 +245,11 @@ pub fn start(
 }
 
 fn failed_thread(why: String) -> std::thread::JoinHandle<Result<(), String>> {
-    // One more thread that only carries the error; if that fails too there is nobody to tell.
+    // Another thread that only carries the error; if that fails too, the error cannot be reported.
     std::thread::spawn(move || Err(why))
 }
 
-/// Probes io_uring, unless told not to, and says which backend it will be.
+/// Probes `io_uring`, unless the options exclude it, and selects the backend.
 pub fn choose_io(wanted: IoBackend) -> ChosenIo {
     let probed = match wanted {
         IoBackend::Threads => None,

@@ -48,7 +48,7 @@ struct Op {
     orphan: bool,
 }
 
-/// What to do with the buffer's bytes `at..at + len`.
+/// Operation on the buffer's bytes `at..at + len`.
 #[derive(Clone, Copy)]
 pub(crate) enum What {
     Read { at: usize, len: usize, offset: u64 },
@@ -56,7 +56,7 @@ pub(crate) enum What {
     SyncData,
 }
 
-/// Whether this kernel lets us use a ring with the operations we need.
+/// Checks that this kernel allows a ring with the operations we need.
 pub(crate) fn probe() -> Result<(), String> {
     let ring = IoUring::new(4).map_err(|e| format!("io_uring_setup: {e}"))?;
     let mut probe = io_uring::Probe::new();
@@ -121,7 +121,7 @@ impl Uring {
         OpFuture { uring: Rc::clone(self), index, done: false }
     }
 
-    /// Hands queued operations to the kernel and takes what is finished.
+    /// Submits queued operations to the kernel and collects completions.
     pub(crate) fn flush(&self) {
         if self.unsubmitted.get() > 0 {
             // Busy or interrupted: the entries stay in the ring for the next turn.
@@ -134,12 +134,13 @@ impl Uring {
         }
     }
 
-    /// Whether entries still wait for [`Uring::flush`].
+    /// Returns true if entries still wait for [`Uring::flush`].
     pub(crate) fn has_unsubmitted(&self) -> bool {
         self.unsubmitted.get() > 0
     }
 
-    /// Takes finished operations whenever the reactor says so; always leaves `cx` registered.
+    /// Collects completions whenever the reactor reports the ring readable; always leaves `cx`
+    /// registered.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) {
         while let Poll::Ready(Ok(mut guard)) = self.ring.poll_read_ready(cx) {
             self.reap();
@@ -158,7 +159,7 @@ impl Uring {
             if pushed.is_ok() {
                 break;
             }
-            // The submission ring is full: hand it over now, and again until the kernel takes some.
+            // The submission ring is full: submit it, repeatedly until the kernel accepts entries.
             let _ = ring.submit();
             self.unsubmitted.set(ring.submission().len());
         }
@@ -203,7 +204,7 @@ impl Drop for Uring {
 }
 
 impl Ops {
-    /// Whether the operation has what the kernel works with.
+    /// Returns true if the operation still owns its buffer and descriptor.
     fn is_held(&self, index: usize) -> bool {
         self.slots.get(index).is_some_and(|op| op.buf.is_some() && op.fd.is_some())
     }

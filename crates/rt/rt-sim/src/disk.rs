@@ -1,8 +1,8 @@
 //! One disk: page cache against durable image, names against durable names.
 //!
-//! A write is in the cache at once and durable after a sync. A name is seen at once and durable
-//! after
-//! its directory was synced. A kill keeps the cache; a power cut resolves it ([`Disk::power_cut`]).
+//! A write is in the cache at once and durable after a sync. A name is visible at once and durable
+//! after its directory was synced. A kill keeps the cache; a power cut resolves it
+//! ([`Disk::power_cut`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::rc::Rc;
 use stdx::{IoErrorKind, WallMicros};
 
-/// What a disk writes as a whole.
+/// Unit that a disk writes atomically.
 pub const SECTOR_BYTES: u64 = 512;
-/// Unsynced bytes of one file above which the kernel writes the older half back by itself.
+/// Unsynced bytes of one file above which the kernel writes the older half back automatically.
 const WRITE_BACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// How a process dies.
@@ -20,9 +20,9 @@ const WRITE_BACK_BYTES: usize = 16 * 1024 * 1024;
 pub enum CrashKind {
     /// The process is killed: everything handed to the kernel stays.
     Kill,
-    /// The machine loses power: of what was not synced a seeded part stays, torn at sectors.
+    /// The machine loses power: a seeded part of the unsynced data survives, torn at sectors.
     PowerCut,
-    /// The machine loses power and nothing that was not synced stays.
+    /// The machine loses power and all unsynced data is lost.
     PowerCutLosingAll,
 }
 
@@ -77,7 +77,7 @@ impl Inode {
         self.pending.push(Pending { number: self.last, change });
     }
 
-    /// What a sync that starts now will cover.
+    /// Returns the number of the last change that a sync starting now will cover.
     pub(crate) fn sync_point(&self) -> u64 {
         self.last
     }
@@ -123,7 +123,7 @@ impl Inode {
                     });
                     break;
                 }
-                // Written back in any order: each sector or length change by itself.
+                // Written back in any order: each sector or length change separately.
                 _ => self.keep(pending.change, &mut |_| random().is_multiple_of(2)),
             }
         }
@@ -170,7 +170,7 @@ fn set_len(image: &mut Vec<u8>, len: u64) {
     image.resize(len as usize, 0);
 }
 
-/// A read or write of a file, as it was asked for. See [`crate::DiskControl::watch`].
+/// A read or write of a file, with its arguments. See [`crate::DiskControl::watch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataCall {
     /// It writes.
@@ -186,7 +186,7 @@ pub struct DataCall {
     pub bytes: usize,
 }
 
-/// Most calls that are kept.
+/// Most calls that are recorded.
 const CALLS_MAX: usize = 100_000;
 
 /// One atomic change of names, waiting for a sync of one of `parents`.
@@ -203,7 +203,7 @@ pub(crate) struct Disk {
     /// Bytes that files may take; `None` is a large disk.
     pub(crate) capacity: Option<u64>,
     pub(crate) calls: u64,
-    /// Of them those that put something on the disk ([`is_change`]).
+    /// Calls that change the disk ([`is_change`]).
     pub(crate) changes: u64,
     /// (number of the call, how it fails).
     pub(crate) failures: Vec<(u64, IoErrorKind)>,
@@ -213,13 +213,13 @@ pub(crate) struct Disk {
     pub(crate) failing: Option<IoErrorKind>,
     /// Every change of a path that has this part fails like this.
     pub(crate) failing_below: Option<(String, IoErrorKind)>,
-    /// One in so many reads fails like this.
+    /// Reads that fail like this, one in this many.
     pub(crate) failing_reads: Option<(u64, IoErrorKind)>,
     pub(crate) crash_at: Option<(u64, CrashKind)>,
     /// As `crash_at`, in that change of a path that has this part; how many are left.
     pub(crate) crash_below: Option<(String, u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
-    /// Reads and writes of files whose path has this part are kept, up to [`CALLS_MAX`].
+    /// Recorded reads and writes of files whose path contains this part, up to [`CALLS_MAX`].
     pub(crate) watched: Option<(String, Vec<DataCall>)>,
     /// Locked path -> number of the process.
     pub(crate) locks: BTreeMap<String, usize>,
@@ -238,7 +238,7 @@ impl Disk {
     }
 }
 
-/// The disks of all machines. Numbers are for who asks at every file call.
+/// The disks of all machines. Numbers are for callers that need a disk at every file call.
 #[derive(Default)]
 pub(crate) struct Disks {
     numbers: BTreeMap<String, usize>,
@@ -264,7 +264,7 @@ impl Disks {
         self.all.get_mut(number)
     }
 
-    /// That disk, made anew when the world has ended.
+    /// Returns the disk of that number; created if the world has ended.
     pub(crate) fn at(&mut self, number: usize) -> &mut Disk {
         if self.all.len() <= number {
             self.all.resize_with(number + 1, Disk::default);
@@ -278,12 +278,12 @@ impl Disks {
     }
 }
 
-/// Whether a call puts something on the disk: those that a full or broken disk refuses.
+/// Returns true if a call changes the disk: a full or broken disk refuses these.
 pub(crate) fn is_change(operation: &str) -> bool {
     matches!(operation, "write" | "truncate" | "mkdir" | "rename" | "link" | "fsync")
 }
 
-/// Bytes that a disk without a set limit has left, whatever is on it.
+/// Free bytes of a disk without a set limit, whatever its content.
 pub(crate) const LARGE_DISK_BYTES: u64 = 1 << 40;
 
 impl Disk {
@@ -347,7 +347,7 @@ impl Disk {
             .collect()
     }
 
-    /// What is in `dir` itself, by path.
+    /// Returns the direct entries of `dir`, by path.
     pub(crate) fn children(&self, dir: &str) -> impl Iterator<Item = (&String, &Node)> {
         let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
         let mut from = prefix.clone();
@@ -360,7 +360,7 @@ impl Disk {
                         from = format!("{path}\0");
                         return Some((path, node));
                     }
-                    // Below a directory: on to the first path behind all that is there.
+                    // Below a directory: skip to the first path after all of its entries.
                     Some((below, _)) => from = format!("{prefix}{below}0"),
                 }
             }
@@ -385,7 +385,7 @@ impl Disk {
         total
     }
 
-    /// What files have and what is left; a large disk has no less than it says is left.
+    /// Size of the disk: used and free bytes; a large disk has at least its reported free space.
     pub(crate) fn total(&self) -> u64 {
         self.capacity.unwrap_or(LARGE_DISK_BYTES)
     }
@@ -393,13 +393,13 @@ impl Disk {
     pub(crate) fn free(&self) -> u64 {
         match self.capacity {
             Some(capacity) => capacity.saturating_sub(self.used()),
-            // Not worth a look at every file.
+            // Not worth a scan of every file.
             None => LARGE_DISK_BYTES,
         }
     }
 
-    /// What is left after a power cut: a prefix of the unsynced name changes (file systems log them
-    /// in order) and, per file, a part of the unsynced writes.
+    /// Applies a power cut. A prefix of the unsynced name changes (file systems log them in order)
+    /// and, per file, a part of the unsynced writes survive.
     pub(crate) fn power_cut(&mut self, random: &mut dyn FnMut() -> u64, lose_all: bool) {
         let journal = std::mem::take(&mut self.journal);
         let kept = if lose_all { 0 } else { random() % (journal.len() as u64 + 1) };
@@ -407,7 +407,7 @@ impl Disk {
             apply(&mut self.durable_names, &entry.changes);
         }
         drop(journal);
-        // A name whose directory is not there is lost with it.
+        // A name whose directory is missing is lost with it.
         let mut names: BTreeMap<String, Node> = BTreeMap::new();
         for (path, node) in &self.durable_names {
             let parent = parent(path);

@@ -63,7 +63,7 @@ pub struct FileLock {
     path: String,
 }
 
-/// What became of the start of a call.
+/// Outcome of the start of a call.
 enum Begun {
     Ok(Duration),
     Failed(IoError),
@@ -72,7 +72,7 @@ enum Begun {
 }
 
 impl Env {
-    /// Counts one call and lets it go on, fail or be the last.
+    /// Counts one call and decides whether it continues, fails or is the last.
     fn begin(&self, operation: &'static str, path: &str, argument: u64) -> Begun {
         let Some(mut guard) = self.alive() else { return Begun::Dead(false) };
         let state = &mut *guard;
@@ -321,7 +321,7 @@ impl Env {
         .await
     }
 
-    /// Takes a lock file.
+    /// Acquires a lock file.
     pub async fn lock_exclusive(&self, path: &str) -> Result<FileLock, IoError> {
         let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
         let process = self.process.0;
@@ -444,7 +444,7 @@ impl File {
         Ok(())
     }
 
-    /// Makes what was written before this call durable.
+    /// Makes earlier writes durable.
     pub async fn sync_data(&self) -> Result<(), IoError> {
         let file = &*self.inner;
         let point = file.inode.borrow().sync_point();
@@ -493,7 +493,7 @@ impl File {
         }
     }
 
-    /// Whether it was opened for direct IO; a simulated disk never refuses.
+    /// Returns true if it was opened for direct IO; a simulated disk never refuses.
     pub fn is_direct(&self) -> bool {
         self.inner.options.direct
     }
@@ -519,7 +519,7 @@ impl Drop for FileLock {
     }
 }
 
-/// What a death means for the disk of `name`.
+/// Applies the death of a process to the disk of `name`.
 pub(crate) fn process_died(state: &mut State, name: &str, process: ProcessId, kind: CrashKind) {
     let State { disks, rng, .. } = state;
     let Some(disk) = disks.find_mut(name) else { return };
@@ -582,7 +582,7 @@ impl DiskControl {
         self.with(|disk| disk.failing_below = failing.map(|(part, kind)| (part.to_owned(), kind)));
     }
 
-    /// Lets one in so many reads fail, by the seed, until it is set to `None`.
+    /// Makes one in this many reads fail, by the seed, until it is set to `None`.
     pub fn set_failing_reads(&self, failing: Option<(u64, IoErrorKind)>) {
         self.with(|disk| disk.failing_reads = failing);
     }
@@ -598,7 +598,7 @@ impl DiskControl {
         self.with(|disk| disk.crash_below = Some((part.to_owned(), n.max(1), kind)));
     }
 
-    /// Takes back all failures and crashes that have not happened, and slowness.
+    /// Cancels all failures and crashes that have not happened, and slowness.
     pub fn clear_faults(&self) {
         self.with(|disk| {
             disk.failures.clear();
@@ -612,12 +612,12 @@ impl DiskControl {
         });
     }
 
-    /// Keeps from now on what is read and written of files whose path has this part.
+    /// Records from now on the reads and writes of files whose path contains this part.
     pub fn watch(&self, part: &str) {
         self.with(|disk| disk.watched = Some((part.to_owned(), Vec::new())));
     }
 
-    /// What was read and written since [`DiskControl::watch`], in order; the watch ends.
+    /// Returns the reads and writes since [`DiskControl::watch`], in order; the watch ends.
     pub fn take_calls(&self) -> Vec<DataCall> {
         self.with(|disk| disk.watched.take()).map(|(_, calls)| calls).unwrap_or_default()
     }
@@ -677,7 +677,7 @@ impl DiskControl {
         self.with(|disk| disk.put_file(&normal("", path), content));
     }
 
-    /// Takes a file away, durably.
+    /// Removes a file, durably.
     pub fn remove(&self, path: &str) {
         self.with(|disk| disk.take_file(&normal("", path)));
     }

@@ -1,7 +1,8 @@
-//! What lies between machines: cuts, delay, loss, bandwidth, resets; and which machines have power.
+//! Links between machines: cuts, delay, loss, bandwidth, resets; and which machines have power.
 //!
 //! A segment is never dropped for good while both machines run: a cut holds it back and a loss
-//! delays it, as TCP would send it again. Who sends into silence for too long gives up (`net`).
+//! delays it, as TCP would retransmit it. A sender that gets no acknowledgement for too long aborts
+//! (`net`).
 
 use crate::state::{Core, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +23,12 @@ pub struct LinkOptions {
     /// One-way delay, uniform in this range of microseconds; `None`: the world's. A wide range is
     /// jitter; segments of one connection do not overtake each other.
     pub latency_micros: Option<Range<u64>>,
-    /// Of a million segments, how many are lost: each is sent again after 200 ms, then 400 ms and
-    /// so on, and what was sent behind it waits for it.
+    /// Lost segments per million. Each is retransmitted after 200 ms, then 400 ms and so on, and
+    /// later segments wait for it.
     pub losses_per_million: u64,
     /// Bytes per second of all connections together; `None`: no limit.
     pub bytes_per_second: Option<u64>,
-    /// Of a million segments, how many reset their connection; `None`: as the world says.
+    /// Segments per million that reset their connection; `None`: the world's setting.
     pub resets_per_million: Option<u64>,
 }
 
@@ -52,7 +53,7 @@ pub(crate) struct Links {
     links: BTreeMap<String, BTreeMap<String, Link>>,
     /// Machines that run, also without a process.
     powered: BTreeSet<String>,
-    /// Who connects and waits for a path.
+    /// Wakers of connects that wait for a path.
     pub(crate) waiters: Vec<Waker>,
 }
 
@@ -65,7 +66,7 @@ impl Links {
         self.links.entry(from.to_string()).or_default().entry(to.to_string()).or_default()
     }
 
-    /// What a segment that is sent now meets.
+    /// Returns the state of the link for a segment that is sent now.
     pub(crate) fn path(&self, from: &str, to: &str) -> Path {
         match self.find(from, to) {
             Some(link) => Path { is_cut: from != to && link.is_cut, options: link.options.clone() },
@@ -77,7 +78,7 @@ impl Links {
         from != to && self.find(from, to).is_some_and(|link| link.is_cut)
     }
 
-    /// Whether an answer can come back from `to`.
+    /// Returns true if an answer can come back from `to`.
     pub(crate) fn is_open(&self, from: &str, to: &str) -> bool {
         self.is_powered(to) && !self.is_cut(from, to) && !self.is_cut(to, from)
     }
@@ -94,7 +95,7 @@ impl Links {
     }
 }
 
-/// How long a segment of that many bytes that is sent now takes.
+/// Returns the travel time of a segment of that many bytes that is sent now.
 pub(crate) fn travel(state: &mut State, from: &str, to: &str, bytes: usize) -> Duration {
     let options = state.net.links.path(from, to).options;
     travel_on(state, from, to, bytes, options)
@@ -160,7 +161,7 @@ impl NetworkControl {
         self.clog(b, a);
     }
 
-    /// Ends clogs and partitions between `a` and `b`; what was held back is sent.
+    /// Ends clogs and partitions between `a` and `b`; held-back segments are sent.
     pub fn heal(&self, a: &str, b: &str) {
         self.unclog(|from, to| (from == a && to == b) || (from == b && to == a));
     }

@@ -1,8 +1,9 @@
 //! The network between processes: ordered byte streams with delay, bounded buffers and resets.
 //!
-//! As with TCP, silence ends a connection only for who sends: its machine gives up when nothing is
-//! acknowledged for [`WorldOptions::silent_peer_timeout`](crate::WorldOptions). A reader waits for
-//! ever for a machine without power; when that runs again, it resets what it does not know.
+//! As with TCP, silence ends a connection only for a sender: its machine aborts when nothing is
+//! acknowledged for [`WorldOptions::silent_peer_timeout`](crate::WorldOptions). A reader waits
+//! forever for a machine without power. When that machine runs again, it resets connections that it
+//! does not know.
 
 use crate::disk::CrashKind;
 use crate::env::Env;
@@ -20,7 +21,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 use stdx::{Instant, IoError, IoErrorKind};
 
-/// First port given to those who ask for none.
+/// First port for listeners that request none.
 const FIRST_FREE_PORT: u16 = 40_000;
 /// How long a connect is tried, as Linux does with `tcp_syn_retries` = 6.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
@@ -57,10 +58,10 @@ struct End {
     local: SocketAddr,
     remote: SocketAddr,
     inbox: VecDeque<u8>,
-    /// The peer will send no more.
+    /// The peer has ended its direction.
     ended: bool,
     reset: bool,
-    /// This side sends no more.
+    /// This side has ended its direction.
     shut: bool,
     /// Bytes that this side sent and the peer has not read.
     unread_by_peer: usize,
@@ -72,7 +73,7 @@ struct End {
     held: VecDeque<Segment>,
     /// Since when something that was sent cannot be acknowledged.
     silent_since: Option<Instant>,
-    /// Closed, and kept only until what is held back was sent.
+    /// Closed, and retained only until its held-back segments are sent.
     is_orphan: bool,
 }
 
@@ -85,7 +86,7 @@ pub(crate) enum Segment {
 pub(crate) enum NetEvent {
     /// A segment reaches the end `to`, or the machine where that was.
     Arrive { from: u64, to: u64, segment: Segment, sender: Rc<str>, receiver: Rc<str> },
-    /// The machine of that end gives up, when it has been silent since then.
+    /// The machine of that end aborts the connection, if it has been silent since then.
     GiveUp { id: u64, since: Instant },
 }
 
@@ -152,7 +153,7 @@ fn send(state: &mut State, from: u64, segment: Segment) {
     state.schedule(at, Event::Net(Box::new(event)));
 }
 
-/// Nothing that this end sent can be acknowledged for now; if that stays so, it gives up.
+/// Nothing that this end sent can be acknowledged for now; if that does not change, it aborts.
 fn fell_silent(state: &mut State, id: u64) {
     let now = state.now;
     let Some(end) = state.net.ends.get_mut(&id) else { return };
@@ -180,7 +181,7 @@ fn reset_end(state: &mut State, id: u64) {
     }
 }
 
-/// Something happens in the network; gives back whom to wake.
+/// Applies an event of the network; returns the wakers to call.
 pub(crate) fn happen(state: &mut State, event: NetEvent) -> Vec<Waker> {
     match event {
         NetEvent::Arrive { from, to, segment, sender, receiver } => {
@@ -233,7 +234,7 @@ fn arrive(state: &mut State, from: Side<'_>, to: Side<'_>, segment: Segment) -> 
             }
         }
         Segment::Fin => end.ended = true,
-        // What came before can still be read, as on Linux.
+        // Earlier bytes can still be read, as on Linux.
         Segment::Reset => {
             end.reset = true;
             end.held.clear();
@@ -246,7 +247,7 @@ fn arrive(state: &mut State, from: Side<'_>, to: Side<'_>, segment: Segment) -> 
     wakers
 }
 
-/// A segment for an end that is not there: a running machine answers with a reset.
+/// Handles a segment for a missing end: a running machine answers with a reset.
 fn arrive_nowhere(state: &mut State, from: Side<'_>, to: Side<'_>) {
     if state.net.links.is_powered(to.machine) && !state.net.links.is_cut(to.machine, from.machine) {
         let at = state.now + travel(state, to.machine, from.machine, 0);
@@ -259,7 +260,7 @@ fn arrive_nowhere(state: &mut State, from: Side<'_>, to: Side<'_>) {
     }
 }
 
-/// After a path was healed or a machine got power: what waited for it goes on.
+/// Resumes waiting segments and connects after a path was healed or a machine got power.
 pub(crate) fn paths_changed(state: &mut State) {
     let ids: Vec<u64> = state.net.ends.keys().copied().collect();
     for id in ids {
@@ -278,7 +279,7 @@ pub(crate) fn paths_changed(state: &mut State) {
         if held.is_empty() {
             let is_there = net.ends.get(&peer).is_some_and(|end| !end.is_orphan);
             if !is_there {
-                // Sent again, what nobody took arrives now.
+                // A retransmission arrives now at an end that no longer exists.
                 arrive_nowhere(state, Side::new(id, &name), Side::new(peer, &peer_name));
             }
         }
@@ -297,8 +298,8 @@ fn remove_orphan(state: &mut State, id: u64) {
     }
 }
 
-/// Closes an end: the peer gets what was sent, then the end of the stream; or a reset when
-/// something was left unread, as a kernel does.
+/// Closes an end, as a kernel does: the peer gets all sent bytes, then the end of the stream; or a
+/// reset if received bytes were left unread.
 fn close(state: &mut State, id: u64) {
     let Some(end) = state.net.ends.get(&id) else { return };
     let (peer, open) = (end.peer, !end.shut && !end.reset);
@@ -321,7 +322,7 @@ fn close(state: &mut State, id: u64) {
     }
 }
 
-/// What a death means for the sockets of a process.
+/// Closes or drops the sockets of a process that died.
 pub(crate) fn process_died(state: &mut State, process: ProcessId, kind: CrashKind) {
     state.net.listeners.retain(|_, l| l.process != process);
     let ends: Vec<u64> =
@@ -329,7 +330,7 @@ pub(crate) fn process_died(state: &mut State, process: ProcessId, kind: CrashKin
     for id in ends {
         match kind {
             CrashKind::Kill => close(state, id),
-            // Silence: nobody is told.
+            // Silence: peers are not notified.
             CrashKind::PowerCut | CrashKind::PowerCutLosingAll => {
                 state.net.ends.remove(&id);
             }
@@ -392,8 +393,8 @@ impl Env {
         Ok(Listener { env: self.clone(), id, address })
     }
 
-    /// Connects. Refused by a running machine where nobody listens; waits, up to 127 s, while a
-    /// clog is between, the machine has no power or nobody has the address.
+    /// Connects. A running machine without a listener refuses. Waits, up to 127 s, while the link
+    /// is cut, the machine has no power or no machine has the address.
     pub async fn connect(&self, address: SocketAddr) -> Result<Conn, IoError> {
         let mut too_late = pin!(self.delay(CONNECT_TIMEOUT));
         let mut connecting = pin!(self.connect_some_time(address));
@@ -514,7 +515,7 @@ impl Env {
         .await
     }
 
-    /// Takes over a connection from another shard of this process.
+    /// Accepts a connection from another shard of this process.
     pub fn from_moved(&self, moved: MovedConn) -> Result<Conn, IoError> {
         let there = self.alive().is_some_and(|mut state| {
             state.net.moved.remove(&moved.id);
@@ -693,7 +694,7 @@ impl Conn {
         Ok(n)
     }
 
-    /// Ends both directions; what was written before still arrives.
+    /// Ends both directions; bytes written before still arrive.
     pub fn shutdown(&self) {
         let Some(mut guard) = self.inner.env.alive() else { return };
         let state = &mut *guard;
@@ -722,7 +723,7 @@ impl Conn {
         self.inner.local
     }
 
-    /// Takes it off this shard.
+    /// Detaches it from this shard.
     pub fn into_moved(self) -> MovedConn {
         self.inner.moved.set(true);
         let (id, token) = (self.inner.id, Arc::new(()));

@@ -14,7 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 use stdx::Instant;
 
-/// What the world may do, as ranges of microseconds and chances.
+/// Behaviour of the world, as ranges of microseconds and chances.
 #[derive(Clone, Debug)]
 pub struct WorldOptions {
     /// One-way delay of a segment between two nodes, microseconds.
@@ -25,16 +25,16 @@ pub struct WorldOptions {
     pub io_micros: Range<u64>,
     /// Time of offloaded work.
     pub offload_micros: Range<u64>,
-    /// Time that a service takes for a request.
+    /// Service time of a request.
     pub service_micros: Range<u64>,
-    /// Of a million requests, how many a service drops unanswered.
+    /// Requests per million that a service drops unanswered.
     pub service_failures_per_million: u64,
-    /// Bytes under way or unread per direction of a connection before writes wait.
+    /// Bytes in flight or unread per direction of a connection before writes wait.
     pub socket_bytes_max: usize,
-    /// Of a million segments, how many reset their connection.
+    /// Segments per million that reset their connection.
     pub resets_per_million: u64,
-    /// After this time without an acknowledgement a machine gives up a connection over which it
-    /// sent something. Who only reads waits for ever.
+    /// After this time without an acknowledgement a machine aborts a connection over which it sent
+    /// something. An end that only reads waits forever.
     pub silent_peer_timeout: Duration,
     /// One in this many calls finds a yield due; 0 = never.
     pub yield_one_in: u64,
@@ -71,9 +71,9 @@ pub trait Shard {
     fn ready(&self) -> usize;
     /// Polls the `n`-th of them.
     fn run(&self, n: usize);
-    /// Whether the shard's main task is done.
+    /// Returns true if the shard's main task is done.
     fn is_finished(&self) -> bool;
-    /// Drops all tasks; nothing is polled any more.
+    /// Drops all tasks; none is polled afterwards.
     fn end(&self);
 }
 
@@ -96,7 +96,7 @@ impl Core {
     }
 }
 
-/// The shards that may run, kept from step to step: most processes of a world are clients that have
+/// The shards that may run, cached between steps: most processes of a world are clients that have
 /// long ended.
 #[derive(Default)]
 pub(crate) struct Schedule {
@@ -131,7 +131,7 @@ impl Schedule {
 pub(crate) struct Skew {
     /// At `since`.
     pub(crate) micros: i64,
-    /// Of the time that passes since then.
+    /// Drift: millionths of the time since `since`.
     pub(crate) millionths: i64,
     pub(crate) since: Instant,
 }
@@ -254,7 +254,7 @@ impl State {
         ip
     }
 
-    /// Whose address that is.
+    /// Returns the name of the machine with that address.
     pub(crate) fn name_of(&self, ip: IpAddr) -> Option<Rc<str>> {
         self.names.get(&ip).cloned()
     }

@@ -25,9 +25,9 @@ const POLL_COST: Duration = Duration::from_micros(1);
 /// The condition did not come true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// Virtual time when the run was given up.
+    /// Virtual time when the run was abandoned.
     pub at: Instant,
-    /// Whether nothing could ever happen again (else: time was up).
+    /// True if nothing could ever happen again; else the time was up.
     pub idle: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct World {
     _last: Rc<LastHandle>,
 }
 
-/// Ends the world when the last [`World`] goes.
+/// Ends the world when the last [`World`] is dropped.
 struct LastHandle(Rc<Core>);
 
 impl Drop for LastHandle {
@@ -74,7 +74,7 @@ impl Drop for LastHandle {
     }
 }
 
-/// What a step may do.
+/// Next action of a step.
 enum Next {
     Run(ProcessId, u16, Rc<dyn Shard>),
     /// No task runs before that.
@@ -156,12 +156,12 @@ impl World {
         }
     }
 
-    /// Whether the process runs: it was not crashed and some shard's main task is not done.
+    /// Returns true if the process runs: it was not crashed and some shard's main task is not done.
     pub fn is_alive(&self, process: ProcessId) -> bool {
         self.core.state.borrow().is_alive(process)
     }
 
-    /// What the process holds of its machine: open files, then ends of connections.
+    /// Returns the resources that the process holds: open files, then ends of connections.
     pub fn holds(&self, process: ProcessId) -> (u64, u64) {
         let state = self.core.state.borrow();
         let files = state.processes.get(process.0).map_or(0, |p| p.open_files);
@@ -188,7 +188,7 @@ impl World {
         self.core.state.borrow().trace.checkpoints().to_vec()
     }
 
-    /// A number from the world's seed, for whoever drives it.
+    /// Returns a number from the world's seed, for its driver.
     pub fn random_u64(&self) -> u64 {
         self.core.state.borrow_mut().random()
     }
@@ -198,7 +198,7 @@ impl World {
         DiskControl::new(&self.core, name)
     }
 
-    /// What lies between the machines.
+    /// Controls the links between the machines.
     pub fn network(&self) -> NetworkControl {
         NetworkControl::new(&self.core)
     }
@@ -209,15 +209,15 @@ impl World {
         self.core.state.borrow_mut().skews.insert(name.to_string(), skew);
     }
 
-    /// Lets a node's wall clock jump by `micros`, on top of what it was shifted before.
+    /// Makes a node's wall clock jump by `micros`, on top of earlier shifts.
     pub fn jump_clock(&self, name: &str, micros: i64) {
         let mut state = self.core.state.borrow_mut();
         let skew = state.skews.entry(name.to_string()).or_default();
         skew.micros = skew.micros.saturating_add(micros);
     }
 
-    /// From now on a node's wall clock goes too fast by that many millionths, too slowly below 0, on top
-    /// of what it was shifted before; 0 ends it, and what it has gathered stays.
+    /// Makes a node's wall clock run too fast by that many millionths from now on, too slowly below
+    /// 0, on top of earlier shifts. 0 ends the drift; the accumulated difference stays.
     pub fn drift_clock(&self, name: &str, millionths: i64) {
         let mut state = self.core.state.borrow_mut();
         let now = state.now;
@@ -225,8 +225,8 @@ impl World {
         *skew = Skew { micros: skew.at(now), millionths, since: now };
     }
 
-    /// Stops a process's tasks for that long, as SIGSTOP does: time goes on, its machine takes and
-    /// acknowledges what fits into the buffers of its sockets.
+    /// Stops a process's tasks for that long, as SIGSTOP does. Time goes on: its machine accepts
+    /// and acknowledges bytes that fit into the buffers of its sockets.
     pub fn pause(&self, process: ProcessId, duration: Duration) {
         let mut state = self.core.state.borrow_mut();
         let until = state.now + duration;
@@ -358,7 +358,7 @@ impl World {
     /// Lets a shard run one of its tasks.
     fn run(&self, process: ProcessId, shard: u16, executor: &dyn Shard) {
         let now = self.now();
-        // Only the chosen shard looks at its inbox, so the seed orders what crosses shards.
+        // Only the chosen shard drains its inbox, so the seed orders messages between shards.
         executor.attend(now);
         let ready = executor.ready() as u64;
         let n = {
@@ -379,7 +379,7 @@ impl World {
         self.carry_out_crashes();
     }
 
-    /// Whether nothing will ever happen by itself again.
+    /// Returns true if nothing will ever happen again without outside action.
     pub fn is_idle(&self) -> bool {
         let mut schedule = self.core.schedule.borrow_mut();
         let mut state = self.core.state.borrow_mut();

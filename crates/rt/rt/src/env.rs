@@ -2,7 +2,7 @@
 
 use stdx::{Instant, WallMicros};
 
-/// What one shard stands on.
+/// Environment of one shard: real or simulated.
 #[derive(Clone)]
 pub(crate) enum Env {
     Native(rt_native::Env),

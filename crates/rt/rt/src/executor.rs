@@ -20,11 +20,11 @@ use stdx::Instant;
 /// How long a task, and one loop turn over all tasks, may run before others and the reactor get
 /// their turn.
 pub(crate) const TURN: Duration = Duration::from_micros(500);
-/// The same for work that no statement waits for: what comes in meanwhile waits this long.
+/// The same for work that no statement waits for: requests that arrive meanwhile wait this long.
 pub(crate) const BACKGROUND_TURN: Duration = Duration::from_micros(100);
 /// Turns of background work after which other threads have the processor, if they wait for it.
 const TURNS_PER_YIELD: u32 = 4;
-/// Tasks run between two looks at inbox and timers.
+/// Tasks run between two polls of inbox and timers.
 const BATCH: usize = 16;
 const GROUPS: usize = 7;
 /// Largest share of a group.
@@ -194,7 +194,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Fires due timers, serves the mesh, looks at the stop flag, queues the woken tasks.
+    /// Fires due timers, serves the mesh, checks the stop flag, queues the woken tasks.
     pub(crate) fn attend(&self, now: Instant) {
         loop {
             let due = self.timers.borrow_mut().pop_due(now);
@@ -349,7 +349,7 @@ impl Inner {
         }
     }
 
-    /// Drops every task; nothing is polled any more.
+    /// Drops every task; none is polled afterwards.
     pub(crate) fn end(&self) {
         self.ending.set(true);
         // A future's drop may not spawn (refused) but may wake; so this loop ends.
@@ -395,7 +395,8 @@ pub(crate) async fn run_native(rt: Rt) {
                 return Poll::Ready(());
             }
             if more || env.has_unsubmitted() {
-                // The kernel lets a thread that is busy go on for milliseconds, however soon others would be done.
+                // The kernel does not preempt a busy thread for milliseconds, even if others would
+                // finish soon.
                 if more && inner.turn.get() == BACKGROUND_TURN {
                     background_turns = (background_turns + 1) % TURNS_PER_YIELD;
                     if background_turns == 0 {

@@ -151,7 +151,7 @@ impl Fs {
         }
     }
 
-    /// Whether there is something at `path`.
+    /// Returns true if a file or directory exists at `path`.
     pub async fn exists(&self, path: &str) -> Result<bool, IoError> {
         match self.metadata(path).await {
             Ok(_) => Ok(true),
@@ -209,10 +209,10 @@ impl Fs {
         self.sync_dir(parent(path)).await
     }
 
-    /// Takes the lock file at `path`, making it when needed.
+    /// Acquires the lock file at `path`; creates it if missing.
     ///
     /// # Errors
-    /// `AlreadyExists` when another holder has it.
+    /// `AlreadyExists` when it is held already.
     pub async fn lock_exclusive(&self, path: &str) -> Result<FileLock, IoError> {
         let inner = match &self.env {
             Env::Native(env) => {
@@ -309,7 +309,7 @@ impl File {
         }
     }
 
-    /// Whether the page cache is bypassed.
+    /// Returns true if the page cache is bypassed.
     pub fn is_direct(&self) -> bool {
         match &self.inner {
             AnyFile::Native(f) => f.is_direct(),

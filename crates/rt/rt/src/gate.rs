@@ -1,4 +1,4 @@
-//! [`Gate`]: the owner of tasks. What is spawned through a gate is waited for by its `close`.
+//! [`Gate`]: the owner of tasks. Its `close` waits for all tasks that were spawned through it.
 
 use crate::executor::Group;
 use crate::handle::Rt;
@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
 
-/// The gate, or the shard, takes no more tasks.
+/// The gate, or the shard, accepts no more tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("closed")]
 pub struct Closed;
@@ -75,7 +75,7 @@ impl Gate {
         .await;
     }
 
-    /// Whether [`Gate::close`] was called.
+    /// Returns true if [`Gate::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.inner.closed.get()
     }
@@ -85,7 +85,7 @@ impl Gate {
         self.inner.count.get()
     }
 
-    /// Whether no task is left.
+    /// Returns true if no task is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

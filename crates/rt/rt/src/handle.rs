@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     pub(crate) tasks: RefCell<Tasks>,
     pub(crate) queues: RefCell<Queues>,
     pub(crate) timers: RefCell<Timers>,
-    /// Kept between turns for its memory.
+    /// Kept between turns to reuse its memory.
     pub(crate) woken: RefCell<Vec<TaskKey>>,
     pub(crate) ports: RefCell<Vec<Box<dyn Port>>>,
     pub(crate) stop_waiters: Waiters,
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     /// No more tasks: the shard ends.
     pub(crate) ending: Cell<bool>,
     pub(crate) main_done: Cell<bool>,
-    /// What is done behind the last task.
+    /// Actions that run after the last task.
     pub(crate) at_end: RefCell<Vec<Box<dyn FnOnce()>>>,
     pub(crate) telemetry: telemetry::Shard,
     pub(crate) polls: telemetry::Counter,
@@ -140,13 +140,13 @@ impl Rt {
         YieldIfDue { rt: self.clone(), yielded: false }
     }
 
-    /// Lets tasks of this shard run for longer before they are asked to yield: for
-    /// measurements under an emulator, where everything takes longer. Native only.
+    /// Lets tasks of this shard run longer before they are asked to yield: for measurements under
+    /// an emulator, which slows everything down. Native only.
     pub fn set_turn(&self, turn: Duration) {
         self.inner.longer_turn.set(Some(turn));
     }
 
-    /// Whether [`Rt::yield_if_due`] would yield: for loops that must save state first.
+    /// Returns true if [`Rt::yield_if_due`] would yield: for loops that must save state first.
     pub fn is_yield_due(&self) -> bool {
         match &self.inner.env {
             Env::Native(_) => {
@@ -191,7 +191,7 @@ impl Rt {
         .await;
     }
 
-    /// Whether the node was asked to stop.
+    /// Returns true if the node was asked to stop.
     pub fn is_stop_requested(&self) -> bool {
         self.inner.node.is_stop_requested()
     }

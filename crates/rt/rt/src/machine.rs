@@ -11,10 +11,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-/// What every shard of a node runs, made on its shard.
+/// Main function of every shard of a node, called on its shard.
 pub type Main = Arc<dyn Fn(Rt) -> Pin<Box<dyn Future<Output = ()>>> + Send + Sync>;
 
-/// What to start.
+/// Specification of a node to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Names threads; in the simulator also disk and network address.

@@ -32,7 +32,7 @@ struct MeshShared<Q, R> {
 
 struct Ring<Q, R> {
     queue: VecDeque<(Q, SlotSender<R>)>,
-    /// Whom to wake, once the shard serves.
+    /// Shard to wake, once it serves.
     target: Option<Arc<Shared>>,
     closed: bool,
 }
@@ -45,7 +45,8 @@ impl<R> Reply<R> {
         Reply(sender)
     }
 
-    /// Whether the caller still waits: it may have given up while the request was in the ring.
+    /// Returns true if the caller still waits: it may have dropped the call while the request was
+    /// in the ring.
     pub fn is_wanted(&self) -> bool {
         self.0.is_wanted()
     }
@@ -143,7 +144,7 @@ impl<Q, R> MeshShared<Q, R> {
                 return Err(MeshError::Full);
             }
             ring.queue.push_back((q, sender));
-            // Only the first of a batch has to say that there is one.
+            // Only the first request of a batch has to wake the target.
             if ring.queue.len() == 1 { ring.target.clone() } else { None }
         };
         if let Some(target) = target {

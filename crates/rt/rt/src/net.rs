@@ -53,7 +53,7 @@ impl Listener {
         Ok(Conn { inner })
     }
 
-    /// Where it listens, with the port that was chosen when 0 was asked for.
+    /// Returns the local address, with the chosen port if 0 was requested.
     pub fn local_addr(&self) -> SocketAddr {
         match &self.inner {
             AnyListener::Native(l) => l.local_addr(),
@@ -135,7 +135,7 @@ impl Conn {
         }
     }
 
-    /// Ends both directions; what was written before is still sent.
+    /// Ends both directions; bytes written before are still sent.
     pub fn shutdown(&self) {
         match &self.inner {
             AnyConn::Native(c) => c.shutdown(),
@@ -143,17 +143,17 @@ impl Conn {
         }
     }
 
-    /// Lets the machine ask now and then whether a silent peer is still there; connections of a
-    /// simulated machine are told of their end in other ways.
+    /// Lets the machine probe a silent peer now and then. Connections of a simulated machine learn
+    /// of their end in other ways.
     pub fn set_keepalive(&self) {
         if let AnyConn::Native(c) = &self.inner {
             c.set_keepalive();
         }
     }
 
-    /// Sends the acknowledgement of received bytes now instead of up to 40 ms later. A peer with Nagle's
-    /// algorithm holds the rest of a request back until then. One system call; it holds for what was
-    /// received so far. A simulated network acknowledges at once.
+    /// Sends the acknowledgement of received bytes now instead of up to 40 ms later. Until then a
+    /// peer with Nagle's algorithm holds the rest of a request back. One system call; it covers the
+    /// bytes received so far. A simulated network acknowledges at once.
     pub fn acknowledge(&self) {
         if let AnyConn::Native(c) = &self.inner {
             c.acknowledge();
@@ -176,7 +176,7 @@ impl Conn {
         }
     }
 
-    /// Takes the connection off this shard. Only the last clone should be moved.
+    /// Detaches the connection from this shard. Only the last clone should be moved.
     pub fn into_moved(self) -> MovedConn {
         let inner = match self.inner {
             AnyConn::Native(c) => AnyMoved::Native(c.into_moved()),

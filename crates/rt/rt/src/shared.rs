@@ -1,4 +1,4 @@
-//! What other threads may touch of a shard: its inbox of woken tasks and its sleep state.
+//! State of a shard that other threads may touch: its inbox of woken tasks and its sleep state.
 
 use rt_native::cross::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,11 @@ pub(crate) struct TaskKey {
     pub(crate) generation: u32,
 }
 
-/// Of one shard. The lock is held for a push or a swap only, and contended only by other threads.
+/// Shared state of one shard. The lock is held for a push or a swap only, and contended only by
+/// other threads.
 pub(crate) struct Shared {
     inbox: Mutex<Inbox>,
-    /// Set by the shard before it looks at the inbox a last time and then waits.
+    /// Set by the shard before it checks the inbox a last time and then waits.
     sleeping: AtomicBool,
     root: Mutex<Option<Waker>>,
 }
@@ -40,7 +41,7 @@ impl Shared {
         self.rouse();
     }
 
-    /// Makes the shard look at its mesh rings and its stop flag.
+    /// Makes the shard poll its mesh rings and its stop flag.
     pub(crate) fn attend(&self) {
         lock(&self.inbox).attention = true;
         self.rouse();
@@ -68,8 +69,8 @@ impl Shared {
         inbox.woken.is_empty() && !inbox.attention
     }
 
-    /// As [`Shared::is_quiet`], without a lock when nothing has come since it was last true: the
-    /// simulated world asks all its shards at every step. Nobody waits, so nobody is roused.
+    /// As [`Shared::is_quiet`], without a lock when nothing has arrived since it was last true: the
+    /// simulated world asks all its shards at every step. No thread sleeps, so none is woken.
     pub(crate) fn is_still_quiet(&self) -> bool {
         if self.sleeping.load(Ordering::Acquire) {
             return true;
@@ -130,7 +131,7 @@ pub(crate) trait Port {
     fn close(&self);
 }
 
-/// What the shards of one node (incarnation) share.
+/// State that the shards of one node (incarnation) share.
 pub(crate) struct NodeShared {
     stop: AtomicBool,
     pub(crate) shards: Vec<Arc<Shared>>,

@@ -69,7 +69,7 @@ impl SimNode {
         tasks
     }
 
-    /// Whether nothing of its shards is in memory any more.
+    /// Returns true if all its shards are freed from memory.
     pub fn is_freed(&self) -> bool {
         self.shards.iter().all(|shard| shard.strong_count() == 0)
     }
@@ -84,7 +84,7 @@ impl SimNode {
     }
 }
 
-/// Who is being polled, and when in virtual time: for log lines.
+/// Shard that is being polled, and the virtual time of it: for log lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Polled {
     /// Virtual time.
@@ -99,7 +99,7 @@ thread_local! {
     static POLLED: Cell<Option<Polled>> = const { Cell::new(None) };
 }
 
-/// Who is being polled on this thread; `None` outside of every world.
+/// Returns the shard that is being polled on this thread; `None` outside of every world.
 pub fn polled() -> Option<Polled> {
     POLLED.get()
 }
@@ -140,12 +140,12 @@ impl Shard for SimShard {
 }
 
 impl World {
-    /// A world whose every choice follows from `seed`.
+    /// Builds a world in which `seed` determines every choice.
     pub fn new(seed: u64, options: WorldOptions) -> World {
         World { world: rt_sim::World::new(seed, options), starts: Arc::default() }
     }
 
-    /// A machine whose nodes this world runs from its next step on.
+    /// Returns a machine whose nodes this world runs from its next step on.
     pub fn machine(&self) -> Machine {
         Machine::sim(Arc::clone(&self.starts))
     }
@@ -206,7 +206,7 @@ impl World {
     /// Runs until `condition` holds.
     ///
     /// # Errors
-    /// [`Stuck`] when `max_virtual` time has passed, or nothing can happen any more.
+    /// [`Stuck`] when `max_virtual` time has passed, or nothing can happen any longer.
     pub fn run_until(
         &self,
         condition: impl Fn() -> bool,
@@ -241,7 +241,7 @@ impl World {
         self.world.advance_to(limit);
     }
 
-    /// Whether nothing will ever happen by itself again.
+    /// Returns true if nothing will ever happen again without outside action.
     pub fn is_idle(&self) -> bool {
         self.take_starts();
         self.world.is_idle()
@@ -262,7 +262,7 @@ impl World {
         self.world.trace_checkpoints()
     }
 
-    /// A number from the world's seed, for whoever drives it (workloads, nemeses).
+    /// Returns a number from the world's seed, for drivers of the world (workloads, nemeses).
     pub fn random_u64(&self) -> u64 {
         self.world.random_u64()
     }
@@ -272,12 +272,12 @@ impl World {
         self.world.ip(name)
     }
 
-    /// Whether the node runs: not crashed, and some shard's main function has not returned.
+    /// Returns true if the node runs: not crashed, and some shard's main function has not returned.
     pub fn is_alive(&self, node: &SimNode) -> bool {
         self.world.is_alive(node.process)
     }
 
-    /// What a node holds of its machine: open files, then ends of connections.
+    /// Returns the resources that a node holds: open files, then ends of connections.
     pub fn holds(&self, node: &SimNode) -> (u64, u64) {
         self.world.holds(node.process)
     }
@@ -287,9 +287,9 @@ impl World {
         self.world.crash(node.process, CrashKind::Kill);
     }
 
-    /// Cuts the power of its machine: unsynced data and names stay in a seeded part (prefix, or any
-    /// sectors of 512 bytes). Peers see silence: who sends gives its connection up after
-    /// [`WorldOptions::silent_peer_timeout`], who connects or only reads waits. When a process is
+    /// Cuts the power of its machine: a seeded part of the unsynced data and names survives (a
+    /// prefix, or any sectors of 512 bytes). Peers see silence. A sender aborts its connection
+    /// after [`WorldOptions::silent_peer_timeout`]; a connect or a reader waits. When a process is
     /// started there again, old connections are reset.
     pub fn power_cut(&self, node: &SimNode) {
         self.world.crash(node.process, CrashKind::PowerCut);
@@ -315,7 +315,7 @@ impl World {
         self.world.network().partition(a, b);
     }
 
-    /// Ends clogs between `a` and `b`; what was held back is sent.
+    /// Ends clogs between `a` and `b`; held-back segments are sent.
     pub fn heal(&self, a: &str, b: &str) {
         self.world.network().heal(a, b);
     }
@@ -345,7 +345,7 @@ impl World {
         self.world.network().clear_links();
     }
 
-    /// Stops a node's tasks for that long, as SIGSTOP does; time goes on for it.
+    /// Stops a node's tasks for that long, as SIGSTOP does; its time goes on.
     pub fn pause(&self, node: &SimNode, duration: Duration) {
         self.world.pause(node.process, duration);
     }
@@ -360,13 +360,13 @@ impl World {
         self.world.set_clock_skew(name, micros);
     }
 
-    /// Lets a node's wall clock jump by `micros`, on top of what it was shifted before.
+    /// Makes a node's wall clock jump by `micros`, on top of earlier shifts.
     pub fn jump_clock(&self, name: &str, micros: i64) {
         self.world.jump_clock(name, micros);
     }
 
-    /// From now on a node's wall clock goes too fast by that many millionths, too slowly below 0, on top
-    /// of what it was shifted before; 0 ends it, and what it has gathered stays.
+    /// Makes a node's wall clock run too fast by that many millionths from now on, too slowly below
+    /// 0, on top of earlier shifts. 0 ends the drift; the accumulated difference stays.
     pub fn drift_clock(&self, name: &str, millionths: i64) {
         self.world.drift_clock(name, millionths);
     }

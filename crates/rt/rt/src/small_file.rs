@@ -5,19 +5,19 @@ use stdx::{IoError, IoErrorKind};
 
 use crate::file::Fs;
 
-/// What a path of a small durable file holds.
+/// Content at the path of a small durable file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SmallContent {
     /// There is no file.
     Missing,
     /// The body of a file whose checksum fits.
     Body(Vec<u8>),
-    /// The file does not claim to have the envelope: one of an earlier release, or damaged, or empty.
-    /// The caller decides whether the form before can be believed.
+    /// The file has no envelope: it is of an earlier release, or damaged, or empty. The caller
+    /// decides whether the legacy form can be trusted.
     Legacy(Vec<u8>),
 }
 
-/// The error of a small file that is not what was written.
+/// Builds the error of a small file with unexpected content.
 pub fn damaged(path: &str, what: impl std::fmt::Display) -> IoError {
     IoError {
         kind: IoErrorKind::Damaged,

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - INV-rt-5: bytes of a record leave in order and whole: while a write waits for the socket, nothing else is sent.
-//! - INV-rt-6: a caller that was told that all its bytes are written has no ciphertext left behind: as long as some
-//!   is, one byte is held back from the count, so that the caller writes again.
+//! - INV-rt-6: a caller whose bytes are all reported as written leaves no ciphertext unsent. While
+//!   some is unsent, one byte is held back from the count, so that the caller writes again.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, Write};
@@ -34,7 +34,7 @@ const FIRST_BYTES_MAX: usize = 4096;
 /// Most plaintext that is encrypted before the socket is asked again: four records.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The clock by which certificates are valid: the time of the latest handshake of the node.
+/// Clock for the validity of certificates: the time of the latest handshake of the node.
 #[derive(Debug, Default)]
 pub struct TlsClock(AtomicU64);
 
@@ -59,7 +59,7 @@ impl TimeProvider for TlsClock {
 /// How connections are accepted with TLS; clones share it.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
-    /// Keys, protocols, who is trusted; made with `clock`.
+    /// Keys, protocols, trusted certificates; built with `clock`.
     pub config: Arc<ServerConfig>,
     /// The clock of the configuration.
     pub clock: Arc<TlsClock>,
@@ -68,13 +68,13 @@ pub struct TlsServer {
 /// How connections are made with TLS; clones share it.
 #[derive(Clone, Debug)]
 pub struct TlsClient {
-    /// Keys, protocols, who is trusted; made with `clock`.
+    /// Keys, protocols, trusted certificates; built with `clock`.
     pub config: Arc<ClientConfig>,
     /// The clock of the configuration.
     pub clock: Arc<TlsClock>,
 }
 
-/// Whether a connection may begin without TLS.
+/// Policy for connections that begin without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainText {
     /// It is closed.
@@ -83,7 +83,7 @@ pub enum PlainText {
     Accepted,
 }
 
-/// What was agreed on in the handshake.
+/// Result of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
     /// As Java names it: `TLSv1.3`.
@@ -92,7 +92,7 @@ pub struct TlsInfo {
     pub cipher_suite: &'static str,
     /// The certificate that the other side showed.
     pub peer: Option<PeerCertificate>,
-    /// Whether an earlier session was resumed.
+    /// True if an earlier session was resumed.
     pub is_resumed: bool,
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn first_bytes(
     Ok(first)
 }
 
-/// Whether a connection that begins with these bytes speaks TLS.
+/// Returns true if a connection that begins with these bytes uses TLS.
 pub fn is_handshake(first: &[u8]) -> bool {
     first.first() == Some(&HANDSHAKE_RECORD)
 }
@@ -264,8 +264,8 @@ impl TlsStream {
         }
     }
 
-    /// Decrypts what was received and appends at most `max` bytes of it; `None` when more must be read first, 0 at
-    /// the end.
+    /// Decrypts received bytes and appends at most `max` bytes of plain text; `None` when more must
+    /// be read first, 0 at the end.
     fn process(
         &self,
         received: &mut Vec<u8>,
@@ -302,7 +302,7 @@ impl TlsStream {
         }
         received.drain(..used);
         if max > 0 || outcome.is_err() {
-            // What cannot be sent now goes with the next write.
+            // Ciphertext that cannot be sent now is sent with the next write.
             let sent = self.flush(&mut session);
             outcome?;
             sent?;
@@ -344,7 +344,7 @@ impl TlsStream {
         Ok(done)
     }
 
-    /// Sends ciphertext as far as the socket takes it; whether nothing is left.
+    /// Sends as much ciphertext as the socket accepts; returns true if none is left.
     fn flush(&self, session: &mut Session) -> Result<bool, IoError> {
         match self.writing.get() {
             Writing::Idle => {}
@@ -395,7 +395,7 @@ impl TlsStream {
         IoError { kind, operation, path, detail: detail.to_owned() }
     }
 
-    /// As [`crate::Stream::shutdown`]; says goodbye first, if the socket takes it.
+    /// As [`crate::Stream::shutdown`]; sends `close_notify` first, if the socket accepts it.
     pub(crate) fn shutdown(&self) {
         if let Ok(mut session) = self.session.try_borrow_mut() {
             session.tls.send_close_notify();
@@ -410,7 +410,7 @@ impl TlsStream {
         &self.conn
     }
 
-    /// What was agreed on.
+    /// Returns the result of the handshake.
     pub(crate) fn info(&self) -> TlsInfo {
         let session = self.session.borrow();
         let tls = &session.tls;
@@ -424,7 +424,7 @@ impl TlsStream {
         }
     }
 
-    /// Takes the connection off this shard.
+    /// Detaches the connection from this shard.
     pub(crate) fn into_moved(self) -> MovedTls {
         MovedTls {
             conn: self.conn.into_moved(),

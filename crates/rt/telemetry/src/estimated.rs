@@ -9,13 +9,13 @@ use std::rc::Rc;
 
 /// Bounds of a latency histogram: 1 to 25,109,160 (in microseconds, 25 s).
 pub const ESTIMATED_BOUNDS: usize = 90;
-/// The buckets: one for each bound and one for what lies beyond.
+/// Number of buckets: one for each bound and one for larger values.
 const BUCKETS: usize = ESTIMATED_BOUNDS + 1;
 
 /// Upper bounds, inclusive, of the buckets.
 pub const BOUNDS: [u64; ESTIMATED_BOUNDS] = bounds();
 
-/// First bucket that can hold a value of so many bits: where the search begins.
+/// First bucket that can hold a value of this many bits: where the search begins.
 const FIRST_OF_BITS: [u8; 65] = first_of_bits();
 
 const fn next_bound(last: u64) -> u64 {
@@ -60,7 +60,7 @@ fn bucket_of(value: u64) -> usize {
     bucket
 }
 
-/// Distribution of values on one shard. Recording takes neither memory nor locks.
+/// Distribution of values on one shard. Recording needs neither allocation nor locks.
 #[derive(Clone)]
 pub struct EstimatedHistogram(Rc<Inner>);
 
@@ -83,8 +83,8 @@ impl EstimatedHistogram {
         self.add(value, value, 1);
     }
 
-    /// Counts one latency given in nanoseconds: buckets are of whole microseconds, the sum stays in
-    /// nanoseconds, so that the mean of what takes less than a microsecond is right.
+    /// Counts one latency given in nanoseconds. Buckets have whole microseconds, the sum stays in
+    /// nanoseconds, so the mean of latencies below a microsecond is right.
     #[inline]
     pub fn record_nanos(&self, nanos: u64) {
         self.add(nanos / 1000, nanos, 1);
@@ -119,11 +119,11 @@ impl fmt::Debug for EstimatedHistogram {
     }
 }
 
-/// What an [`EstimatedHistogram`] held.
+/// Content of an [`EstimatedHistogram`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EstimatedSnapshot {
-    /// One count for each of [`BOUNDS`], then one for what lies beyond; empty ones at the end are
-    /// left out.
+    /// One count for each of [`BOUNDS`], then one for larger values; empty ones at the end are left
+    /// out.
     pub buckets: Vec<u64>,
     /// Sum of all values, wrapping; of latencies in nanoseconds.
     pub sum: u64,

@@ -56,7 +56,7 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// What a [`Histogram`] held: only the cells that are not zero.
+/// Content of a [`Histogram`]: only the cells that are not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramSnapshot {
     /// (cell number, count), ascending by cell.

@@ -206,16 +206,17 @@ impl Gauge {
     }
 }
 
-/// What a metric held when the snapshot was taken.
+/// Value of a metric at the time of the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of a [`Counter`].
+    /// Value of a [`Counter`].
     Counter(u64),
-    /// Of a [`Gauge`].
+    /// Value of a [`Gauge`].
     Gauge(i64),
-    /// Of a [`Histogram`].
+    /// Value of a [`Histogram`].
     Histogram(HistogramSnapshot),
-    /// Of an [`EstimatedHistogram`] of latencies: buckets in microseconds, sum in nanoseconds.
+    /// Value of an [`EstimatedHistogram`] of latencies: buckets in microseconds, sum in
+    /// nanoseconds.
     Latency(EstimatedSnapshot),
 }
 

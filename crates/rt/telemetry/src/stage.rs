@@ -62,7 +62,7 @@ impl Stage {
         StageTask { gauge: &self.active, completed: None }
     }
 
-    /// A task begins that [`Stage::end`] ends, where a guard cannot be kept.
+    /// Begins a task that [`Stage::end`] ends, where no guard can be held.
     pub fn begin(&self) {
         self.active.add(1);
     }

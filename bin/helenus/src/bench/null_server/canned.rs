@@ -1,10 +1,10 @@
-//! Canned answers: rows of the shape that a statement names, made once per statement.
+//! Canned answers: rows of the shape that a statement names, built once per statement.
 //!
-//! Owns: which statements have an answer. Columns have their types by name, as the workloads below
-//! `perf/workloads` and `helenus bench` name them; a SELECT has as many rows as its LIMIT says, one
-//! without it. What drivers ask at connect (`system.local`, `system.peers*`, `system_schema.*`) has
-//! answers from a fixed table: one node, no peers, no tables. Everything else that changes
-//! something is answered by void. Never: keeps anything that was written.
+//! Owns: the statements that have an answer. Columns have their types by name, as the workloads
+//! below `perf/workloads` and `helenus bench` name them; a SELECT returns as many rows as its
+//! LIMIT, one without it. Drivers' requests at connect (`system.local`, `system.peers*`,
+//! `system_schema.*`) have answers from a fixed table: one node, no peers, no tables. Every other
+//! statement that changes data is answered by void. Never: stores written data.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -191,7 +191,7 @@ impl Statements {
         Ok((columns, rows))
     }
 
-    /// What `system.local` says.
+    /// Returns a column of `system.local`.
     fn local_value(&self, column: &str) -> Vec<u8> {
         let text = |text: &str| text.as_bytes().to_vec();
         match column {
@@ -296,7 +296,7 @@ fn data_value(column: &str, kind: &WireType) -> Vec<u8> {
     }
 }
 
-/// What of a statement its canned answer depends on.
+/// Parts of a statement that its canned answer depends on.
 #[derive(Debug, PartialEq, Eq)]
 struct Statement {
     select: bool,

@@ -16,7 +16,7 @@ const FRAME_BYTES_MAX: usize = 16 << 20;
 /// High bits of the token that drivers leave out when they choose a shard, as the server's.
 const IGNORE_MSB: u8 = 12;
 
-/// What is refused, and how.
+/// Refusal of a request: error code and text.
 struct Refusal(ErrorCode, String);
 
 impl From<WireError> for Refusal {
@@ -38,7 +38,7 @@ pub(super) struct Connection {
 /// Everything but decoder and input, so that a request may borrow from those.
 struct Core {
     negotiated: Negotiated,
-    /// STARTUP was accepted in this version: what the decoder must be told.
+    /// Version in which STARTUP was accepted; the decoder needs it.
     started: Option<ProtocolVersion>,
     segmented: bool,
     closing: bool,
@@ -84,7 +84,7 @@ impl Connection {
         self.core.output.clear();
     }
 
-    /// Whether to close once the output is written.
+    /// Returns true if the connection is to be closed once the output is written.
     pub(super) fn is_closing(&self) -> bool {
         self.core.closing
     }
@@ -104,7 +104,7 @@ impl Connection {
                 }
             }
             if let Some(version) = self.core.started.take() {
-                // READY still goes out in the old framing.
+                // READY is still sent in the old framing.
                 self.core.flush();
                 self.core.closing |= self.decoder.start(version, None).is_err();
                 self.core.segmented = version.has_segments();

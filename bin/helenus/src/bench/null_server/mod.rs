@@ -1,8 +1,8 @@
-//! `helenus bench null-server`: speaks the protocol on the same runtime as the server and stores
-//! nothing. What a load costs on it is the floor of the machine: sockets, frames and executor.
+//! `helenus bench null-server`: serves the protocol on the same runtime as the server and stores
+//! nothing. The cost of a load on it is the floor of the machine: sockets, frames and executor.
 //!
 //! Its shape is the server's: one listener, connections handed to the shard with fewest, all frames
-//! of one read answered by one write. What it leaves out is everything behind the frames.
+//! of one read answered by one write. It leaves out everything beyond the frames.
 //!
 //! Reading order: [`canned`], [`connection`].
 
@@ -66,7 +66,7 @@ struct Started {
     listened: Arc<AtomicUsize>,
 }
 
-/// What the shards share.
+/// State that the shards share.
 struct Node {
     address: SocketAddr,
     statements: Arc<Statements>,

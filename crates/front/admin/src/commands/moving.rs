@@ -1,4 +1,4 @@
-//! `move`, `rebuild`, `abortbootstrap`: what they name, in Cassandra's words where it refuses.
+//! Resolution of `move`, `rebuild`, `abortbootstrap`, with refusals in Cassandra's words.
 
 use cluster::{ClusterSnapshot, MemberState, PlacementKey, TokenRange};
 use stdx::{HostId, Token, Uuid};
@@ -60,7 +60,7 @@ pub(super) fn joining(snapshot: &ClusterSnapshot, text: &str) -> Result<HostId, 
     }
 }
 
-/// A node whose removal is to be given up.
+/// Resolves the node whose removal is to be aborted.
 pub(super) fn removed(
     snapshot: &ClusterSnapshot,
     text: Option<&str>,
@@ -153,7 +153,7 @@ fn ranges_of(text: &str) -> Result<Vec<TokenRange>, ActionError> {
     Ok(ranges)
 }
 
-/// That each of the ranges lies in those that this node owns of the keyspace.
+/// Checks that each of the ranges is within those that this node owns of the keyspace.
 fn owned(
     snapshot: &ClusterSnapshot,
     keyspace: &str,

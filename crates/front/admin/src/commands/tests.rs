@@ -163,7 +163,7 @@ fn only_dead_nodes_are_removed() {
         Err("Node /127.0.0.2:7000 is alive and owns this ID. Use decommission command to remove \
              it from the ring"),
     );
-    // Without gossip nobody is known to be dead.
+    // Without gossip no node is known to be dead.
     let result = resolve(remove(id(3)), &snapshot(3), None);
     assert!(matches!(result, Err(ActionError::Failed(_))), "{result:?}");
 }
@@ -229,7 +229,7 @@ fn endpoints_are_the_replicas_of_the_keys_token() {
     let ask = |table: &str, key: &str| {
         endpoints(&snapshot, "ks", table, key).map_err(|error| error.to_string())
     };
-    // What cassandra's token() says of the int 1.
+    // Cassandra's token() of the int 1.
     let found = ask("t", "1").unwrap();
     assert_eq!(found.token, -4_069_959_284_402_364_209);
     assert_eq!(found.host_ids, [host(1), host(2)].map(|host| host.to_string()));

@@ -1,5 +1,5 @@
-//! What a shard is asked of the files of its tables: taking files in, and compactions that somebody
-//! wants, does not want, or wants otherwise.
+//! Requests to a shard about the files of its tables: imports, and compactions that are started,
+//! stopped or configured by request.
 
 use schema::{Schema, Table};
 use stdx::{Generation, TableId, Token};
@@ -32,16 +32,16 @@ pub enum UpkeepRequest {
         keyspace: String,
         /// Table.
         table: String,
-        /// What the shards named.
+        /// Files that the shards named.
         files: Vec<Descriptor>,
     },
-    /// Show what was taken in; to every shard.
+    /// Show the imported files; to every shard.
     Adopt {
         /// Keyspace.
         keyspace: String,
         /// Table.
         table: String,
-        /// What shard 0 took in.
+        /// Files that shard 0 imported.
         files: Vec<Descriptor>,
     },
     /// Name the files that have a partition; to every shard. Answered with
@@ -56,8 +56,7 @@ pub enum UpkeepRequest {
         /// The key is the bytes of the partition key in hexadecimal digits.
         is_hex: bool,
     },
-    /// Tell what a table is, for who loads files into it. Any shard can answer, with
-    /// [`UpkeepReply::Table`].
+    /// Describe a table for a loader of files. Any shard can answer, with [`UpkeepReply::Table`].
     LoadTarget {
         /// Keyspace.
         keyspace: String,
@@ -72,7 +71,7 @@ pub enum UpkeepRequest {
         table: String,
         /// Name of the consistency level.
         consistency: String,
-        /// Each behind its length, u32 little-endian.
+        /// Mutations, each preceded by its length, u32 little-endian.
         mutations: Vec<u8>,
     },
     /// Mark files as repaired or not; to every shard. Answered with [`UpkeepReply::Marked`].
@@ -105,11 +104,11 @@ pub enum UpkeepReply {
     Files(Vec<SstableReport>),
     /// Damaged files.
     Damaged(Vec<DamagedReport>),
-    /// Prefixes of the names of files whose mark was changed, or would be.
+    /// Prefixes of the names of files whose repair status was changed, or would be.
     Marked(Vec<String>),
 }
 
-/// The same with everything looked up: what is carried out.
+/// Resolved form of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpkeepAction {
     /// See [`UpkeepRequest::Import`].
@@ -142,12 +141,12 @@ pub enum UpkeepAction {
         table: TableId,
         /// Name of the consistency level.
         consistency: String,
-        /// Each behind its length, u32 little-endian.
+        /// Mutations, each preceded by its length, u32 little-endian.
         mutations: Vec<u8>,
     },
     /// Give running compactions up.
     Stop {
-        /// Of this kind, as compactions are listed; `None`: of any.
+        /// Kind of compaction, as compactions are listed; `None`: any.
         kind: Option<&'static str>,
         /// With this id.
         id: Option<String>,
@@ -191,8 +190,8 @@ pub enum UpkeepAction {
     Settings(Vec<(TableId, CompactionSettings)>),
 }
 
-/// Cassandra's names of kinds with what compactions of them are listed as; empty: there are none here,
-/// so that there is nothing to give up. Source: OperationType.
+/// Cassandra's names of kinds of compaction, and the kind in lists here. Empty: this node has no
+/// such compactions, so there are none to stop. Source: OperationType.
 const KINDS: [(&str, &str); 22] = [
     ("P0", ""),
     ("CLEANUP", "Cleanup"),
@@ -218,7 +217,7 @@ const KINDS: [(&str, &str); 22] = [
     ("INDEX_SUMMARY", ""),
 ];
 
-/// Looks up what a request names.
+/// Resolves the names of a request.
 ///
 /// # Errors
 /// `Argument`, in Cassandra's words where it has them.
@@ -369,7 +368,7 @@ fn ranges_of(start: i64, end: i64) -> Vec<(Token, Token)> {
     }
 }
 
-/// Files by table. As Cassandra does, those of tables that are not there are passed over.
+/// Files by table. Like Cassandra, skips files of tables that do not exist.
 fn files_of(
     schema: &Schema,
     files: &[String],

@@ -6,8 +6,8 @@ use telemetry::{Snapshot, Value};
 /// One cache; an element of `GET /api/v1/caches`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheReport {
-    /// `chunks`: uncompressed blocks of SSTables. `rows`: partitions of tables whose option `caching` asks for it.
-    /// `counters`: what this node has counted in counters.
+    /// `chunks`: uncompressed blocks of SSTables. `rows`: partitions of tables whose option
+    /// `caching` enables it. `counters`: this node's counter cells.
     pub name: String,
     /// Most bytes; 0: there is no such cache.
     pub capacity_bytes: u64,
@@ -17,7 +17,7 @@ pub struct CacheReport {
     pub entries: u64,
     /// How often it was asked since the start.
     pub requests: u64,
-    /// How often it had what was asked for.
+    /// Number of hits.
     pub hits: u64,
 }
 

@@ -1,8 +1,8 @@
-//! What the API says about a node's part in a cluster, and what it can be told to do in it.
+//! A node's part in a cluster as the API reports it, and the requests that change it.
 //!
-//! Who is in, with which tokens, is in [`super::NodeReport`]; this is what only gossip, messaging,
-//! hints and streaming of this node know. A part that a node does not have is `None` or empty, and
-//! what needs it answers that it is not supported: no value here is made up.
+//! The members and their tokens are in [`super::NodeReport`]. This module has what only gossip,
+//! messaging, hints and streaming of this node know. A subsystem that a node does not have is
+//! `None` or empty. A request that needs it is answered "not supported": no value here is made up.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 /// adds them up ([`ClusterReport::merge`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClusterReport {
-    /// What the node does now, in Cassandra's words: `STARTING`, `JOINING`, `NORMAL`, `LEAVING`,
-    /// `DECOMMISSIONED`, `MOVING`, `DRAINING`, `DRAINED`; empty when it does not say. From shard 0.
+    /// Operation mode, in Cassandra's words: `STARTING`, `JOINING`, `NORMAL`, `LEAVING`,
+    /// `DECOMMISSIONED`, `MOVING`, `DRAINING`, `DRAINED`; empty when the node reports none. From
+    /// shard 0.
     #[serde(default)]
     pub operation_mode: String,
-    /// Who is alive; `None`: no gossip on this node. From shard 0.
+    /// Peers and their liveness; `None`: no gossip on this node. From shard 0.
     #[serde(default)]
     pub gossip: Option<GossipReport>,
     /// Replicas are ranked by how fast they answered.
@@ -28,7 +29,7 @@ pub struct ClusterReport {
     /// Messages to all peers by kind; `None`: no messaging on this node.
     #[serde(default)]
     pub messages: Option<MessagesReport>,
-    /// Writes kept for replicas that missed them; `None`: no hints on this node.
+    /// Hints for replicas that missed writes; `None`: no hints on this node.
     #[serde(default)]
     pub hints: Option<HintsReport>,
     /// Data that moves between nodes; `None`: no streaming on this node.
@@ -47,13 +48,13 @@ pub struct ClusterReport {
     /// The last decommission of this run has failed. From shard 0.
     #[serde(default)]
     pub decommission_failed: bool,
-    /// What replaces a thread pool: operations by stage.
+    /// Operations by stage, in the role of Cassandra's thread pools.
     #[serde(default)]
     pub stages: Vec<StageReport>,
-    /// Messages that were given up, by Cassandra's name of the message.
+    /// Dropped messages, by Cassandra's name of the message.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
-    /// How long they had waited, microseconds; only those of which some were dropped.
+    /// Waiting times of dropped messages, microseconds; only of kinds with drops.
     #[serde(default)]
     pub dropped_waits: BTreeMap<String, crate::histogram::HistogramReport>,
     /// From shard 0.
@@ -64,7 +65,7 @@ pub struct ClusterReport {
 /// Settings as they are in force now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsReport {
-    /// Of the configuration.
+    /// Seeds of the configuration.
     pub seeds: Vec<String>,
     /// Where SSTables are.
     #[serde(default)]
@@ -74,10 +75,10 @@ pub struct SettingsReport {
     pub batchlog_bytes_per_second: u64,
     /// Bytes of rows between two entries of a partition's index.
     pub column_index_bytes: u64,
-    /// Replicas of a keyspace that does not say how many.
+    /// Default number of replicas of a keyspace.
     #[serde(default)]
     pub default_keyspace_rf: u32,
-    /// Part of the requests that are traced although nobody asks, 0 to 1.
+    /// Fraction of the requests that are traced without the client's request, 0 to 1.
     pub trace_probability: f64,
     /// Flushed SSTables are linked into `backups`.
     pub incremental_backups: bool,
@@ -120,19 +121,19 @@ pub struct ClientReport {
     pub port: u16,
     /// `established`, `authenticating`, `ready`.
     pub stage: String,
-    /// Of the native protocol.
+    /// Version of the native protocol.
     pub protocol_version: u8,
-    /// Role it has logged in as; `anonymous` where nobody needs to.
+    /// Role that the client has logged in as; `anonymous` where no login is required.
     pub user: String,
-    /// Of its last USE; empty: none.
+    /// Keyspace of the connection's last USE; empty: none.
     pub keyspace: String,
     /// Since it connected.
     pub requests: u64,
     /// As the driver calls itself.
     pub driver_name: Option<String>,
-    /// As the driver says.
+    /// As the driver reports it.
     pub driver_version: Option<String>,
-    /// What it said in STARTUP.
+    /// Options of the STARTUP message.
     pub options: BTreeMap<String, String>,
     /// As Java names it: `TLSv1.3`; `None` in the clear.
     #[serde(default)]
@@ -195,7 +196,7 @@ fn merged<T>(mine: Option<T>, other: Option<T>, merge: impl FnOnce(&mut T, T)) -
     }
 }
 
-/// What gossip of this node knows.
+/// Peers as gossip of this node sees them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GossipReport {
     /// False after `disablegossip`.
@@ -205,7 +206,7 @@ pub struct GossipReport {
 }
 
 impl GossipReport {
-    /// What is known of a node.
+    /// Returns the peer with this host id, if gossip knows it.
     pub fn peer(&self, host_id: &str) -> Option<&GossipPeerReport> {
         self.peers.iter().find(|p| p.host_id == host_id)
     }
@@ -222,10 +223,10 @@ pub struct GossipPeerReport {
     pub heartbeat: u64,
     /// Version of the state below.
     pub version: u64,
-    /// Whether it answers.
+    /// True if the node is alive.
     pub is_alive: bool,
-    /// Suspicion on the scale of `phi_convict_threshold`; `None` for this node and for one whose
-    /// heartbeats were too few.
+    /// Suspicion on the scale of `phi_convict_threshold`; `None` for this node and for one with too
+    /// few heartbeats.
     pub phi: Option<f64>,
     /// Bytes of its SSTables.
     pub load_bytes: u64,
@@ -233,12 +234,12 @@ pub struct GossipPeerReport {
     pub epoch: u64,
     /// It serves CQL clients.
     pub cql_ready: bool,
-    /// It said that it goes.
+    /// It announced its stop.
     pub shutting_down: bool,
     /// It found that its wall clock is not that of most other nodes.
     #[serde(default)]
     pub wrong_clock: bool,
-    /// How full it says the disks of its data are, in Cassandra's words; empty when it does not say.
+    /// Disk usage as the node reports it, in Cassandra's words; empty when it reports none.
     #[serde(default)]
     pub disk_usage: String,
     /// Version of Cassandra that it announces.
@@ -266,7 +267,7 @@ pub struct TrafficReport {
     pub sent: u64,
     /// Messages received, answers included.
     pub received: u64,
-    /// Messages given up.
+    /// Messages dropped.
     pub dropped: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -294,11 +295,11 @@ impl TrafficReport {
 /// Messages of this node by kind, as Cassandra tells its connections apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessagesReport {
-    /// Of streams and repairs.
+    /// Messages of streams and repairs.
     pub large: MessageCounts,
     /// All others.
     pub small: MessageCounts,
-    /// Of gossip.
+    /// Messages of gossip.
     pub gossip: MessageCounts,
 }
 
@@ -309,7 +310,7 @@ pub struct MessageCounts {
     pub pending: u64,
     /// Messages sent, answers included.
     pub sent: u64,
-    /// Requests and messages given up.
+    /// Requests and messages dropped.
     pub dropped: u64,
 }
 
@@ -334,13 +335,13 @@ pub struct HintsReport {
     pub enabled: bool,
     /// Delivery is paused.
     pub paused: bool,
-    /// A node that is down for longer gets no more hints, milliseconds.
+    /// A node that has been down for longer gets no further hints, milliseconds.
     pub window_millis: u64,
     /// Most that is delivered, KiB per second; 0 is no limit.
     pub throttle_kib: u64,
     /// Data centres for which nothing is stored.
     pub disabled_datacenters: Vec<String>,
-    /// What waits, by node.
+    /// Pending hints, by node.
     pub pending: Vec<PendingHintsReport>,
 }
 
@@ -371,7 +372,7 @@ pub struct PendingHintsReport {
     pub bytes: u64,
     /// Age of the oldest file, milliseconds since 1970.
     pub oldest_millis: i64,
-    /// Of the newest file.
+    /// Timestamp of the newest file.
     pub newest_millis: i64,
 }
 
@@ -383,7 +384,7 @@ pub struct StreamingReport {
     /// The same to other datacenters; 0 is no limit of their own.
     #[serde(default)]
     pub inter_dc_bytes_per_second_max: u64,
-    /// What is under way.
+    /// Running sessions.
     pub sessions: Vec<StreamReport>,
 }
 
@@ -395,7 +396,7 @@ impl StreamingReport {
     }
 }
 
-/// Data that is under way between this node and a peer.
+/// Data in transit between this node and a peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamReport {
     /// Why: `Bootstrap`, `Unbootstrap`, `Restore replica count`, `Rebuild`, `Relocation`, `Repair`.
@@ -411,7 +412,7 @@ pub struct StreamReport {
     /// Files on their way.
     #[serde(default)]
     pub current: Vec<StreamFileReport>,
-    /// Whether it is under way, also when nobody knows how much is left.
+    /// True while the session is running, even if the remaining amount is unknown.
     #[serde(default)]
     pub is_active: bool,
     /// When it began, milliseconds since 1970.
@@ -434,7 +435,7 @@ pub struct StreamFileReport {
 }
 
 impl StreamReport {
-    /// Whether everything is done, so that nothing is under way any more.
+    /// Returns true if all files are done and nothing of the session is running any more.
     pub fn is_finished(&self) -> bool {
         let both = [self.receiving, self.sending];
         !self.is_active
@@ -472,21 +473,21 @@ pub struct ReadRepairReport {
 /// A removal in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovalReport {
-    /// UUID of the node that goes.
+    /// UUID of the node that leaves.
     pub host_id: String,
     /// UUIDs of the nodes that have not confirmed yet.
     pub waiting_for: Vec<String>,
-    /// How far the nodes are that copy what it had.
+    /// Progress of the nodes that copy its data.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
 }
 
-/// How far a node is that copies because another one goes.
+/// Progress of a node that copies because another one leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyReport {
     /// UUID of the node that copies.
     pub host_id: String,
-    /// Ranges of tables that it copies; 0: it has not begun, or does not say.
+    /// Ranges of tables that it copies; 0: it has not begun, or does not report.
     pub ranges: u64,
     /// Those that it has; counted when a table is done.
     pub ranges_done: u64,
@@ -507,7 +508,7 @@ pub struct StageReport {
     pub completed: u64,
     /// Waiting for room now.
     pub blocked: u64,
-    /// Refused or kept waiting for want of room since start.
+    /// Refused or delayed for lack of room since start.
     pub blocked_total: u64,
 }
 
@@ -535,12 +536,12 @@ pub struct ForgetCredentials {
 pub struct CidrFilteringReport {
     /// Names and numbers.
     pub counts: Vec<(String, u64)>,
-    /// Names and the 50th, 95th, 99th, 99.9th percentile and maximum in nanoseconds; `None`: nobody
-    /// measures it.
+    /// Names and the 50th, 95th, 99th, 99.9th percentile and maximum in nanoseconds; `None`: not
+    /// measured.
     pub latencies: Vec<(String, Option<[f64; 5]>)>,
 }
 
-/// `GET /api/v1/endpoints`: who has a partition, natural replicas in their order.
+/// `GET /api/v1/endpoints`: natural replicas of a partition, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointsReport {
     /// Token of the partition.

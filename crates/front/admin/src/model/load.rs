@@ -1,4 +1,4 @@
-//! What `helenus sstable load` is told of the table that it writes to.
+//! Facts about the target table for `helenus sstable load`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! Who has how much of the ring: worked out from a [`NodeReport`] alone, so that the tool and the
-//! server say the same.
+//! Ownership of the ring by node: computed from a [`NodeReport`] alone, so that the tool and the
+//! server agree.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ const SYSTEM_KEYSPACES: &[&str] =
     &["system", "system_schema", "system_auth", "system_distributed", "system_traces"];
 /// The class of keyspaces that are local to each node.
 const LOCAL_STRATEGY: &str = "LocalStrategy";
-/// Which keyspace is looked at when there is none of a user.
+/// Keyspace for ownership if there are no user keyspaces.
 const DEFAULT_KEYSPACE: &str = "system_traces";
 
 /// How much of the ring each member is a replica of.
@@ -29,7 +29,7 @@ pub struct Ownership {
     pub note: Option<String>,
 }
 
-/// A range of the ring and who has it.
+/// A range of the ring and its owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeReport {
     /// Exclusive.
@@ -80,7 +80,7 @@ impl NodeReport {
         Ok(Ownership { effective: Some(effective), note: None })
     }
 
-    /// The ring as the nodes that are not joining make it: what Cassandra's tools look at.
+    /// Returns the ring of the nodes that are not joining, as Cassandra's tools see it.
     fn placements(&self, replication: &Replication) -> Placements {
         let unknown = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let mut members = Members::new();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a repair is for; names are those of Cassandra's options.
+/// Request for a repair; names are those of Cassandra's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairOrder {
     /// Keyspace.
@@ -23,17 +23,17 @@ pub struct RepairOrder {
     pub sequential: bool,
     /// Tables at a time.
     pub job_threads: u8,
-    /// An incremental repair was asked for.
+    /// The repair is incremental.
     pub incremental: bool,
     /// Ranges without other replicas are no error.
     pub ignore_unreplicated: bool,
-    /// A preview of what was repaired.
+    /// A preview of repaired data.
     pub validate: bool,
     /// Ask one replica of each datacenter at a time.
     pub datacenter_parallel: bool,
     /// Leave replicas out that are not alive.
     pub force: bool,
-    /// Only this node gets what it lacks.
+    /// Only this node receives missing data.
     pub pull: bool,
     /// Only lightweight transactions are brought to their ends.
     pub paxos_only: bool,
@@ -48,14 +48,14 @@ pub struct RepairOrder {
 /// `GET /api/v1/auto_repair`: the repairs that begin by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutoRepairReport {
-    /// Whether they begin.
+    /// True if automatic repairs are enabled.
     pub enabled: bool,
     /// Bytes per second that they read at most; 0 = no limit of its own.
     pub bytes_per_second: u64,
     /// Bytes per second that they read now: enough for every window, less while there is time.
     #[serde(default)]
     pub pace_bytes_per_second: u64,
-    /// What would be needed, whatever the bounds.
+    /// Bytes per second that would be needed, regardless of the limits.
     #[serde(default)]
     pub needed_bytes_per_second: u64,
     /// Parts of tables that were not repaired within their window.
@@ -66,7 +66,7 @@ pub struct AutoRepairReport {
     pub is_behind: bool,
     /// Why the last one failed that did.
     pub last_error: Option<String>,
-    /// Tables of which this node has primary ranges.
+    /// Tables for which this node has primary ranges.
     pub tables: Vec<AutoRepairTable>,
     /// Configured schedule; `None`: the only node of its cluster has nothing to repair.
     #[serde(default)]
@@ -99,7 +99,7 @@ pub struct AutoRepairTable {
     pub state: String,
 }
 
-/// What a shard is told about repairs.
+/// Request to a shard about repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairCommand {
     /// Begin one.
@@ -113,7 +113,7 @@ pub enum RepairCommand {
     },
     /// All of this run of the node, without lines.
     List,
-    /// The same with what they are made of.
+    /// The same with their sessions.
     Details,
     /// End one, or all.
     Abort {
@@ -141,7 +141,7 @@ pub struct RepairReport {
     pub bytes_read: u64,
     /// Stretches compared.
     pub stretches: u64,
-    /// Those of which replicas differed.
+    /// Stretches that differed between replicas.
     pub differing: u64,
     /// Mutations sent to replicas that lacked them; of a preview: that would be.
     pub mutations: u64,
@@ -149,25 +149,25 @@ pub struct RepairReport {
     pub mutation_bytes: u64,
     /// Its output.
     pub lines: Vec<RepairLineReport>,
-    /// What it is made of; only when that was asked for.
+    /// Sessions and parameters of the repair; only when the request asked for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<RepairDetails>>,
 }
 
-/// What a repair is made of. Times are microseconds since 1970.
+/// Parameters and sessions of a repair. Times are microseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairDetails {
-    /// What was asked for.
+    /// The request.
     pub order: RepairOrder,
     /// `full`, `incremental`, `preview full`, `preview unrepaired` or `preview repaired`.
     pub kind: String,
-    /// Its tables; empty until it is known what is to be done.
+    /// Its tables; empty until it is planned.
     pub tables: Vec<String>,
     /// Ranges that the same nodes hold, before dead replicas were left out.
     pub unfiltered_ranges: Vec<Vec<String>>,
     /// Its sessions, in order.
     pub sessions: Vec<RepairSessionReport>,
-    /// When it was known what is to be done.
+    /// When it was planned.
     pub planned_at: Option<i64>,
     /// When replicas began to be compared.
     pub compared_from: Option<i64>,
@@ -175,11 +175,11 @@ pub struct RepairDetails {
     pub compared_upto: Option<i64>,
     /// When it ended.
     pub ended_at: Option<i64>,
-    /// What it said at its end.
+    /// Its final message.
     pub message: Option<String>,
 }
 
-/// Ranges that the same nodes hold, compared in one go. Times are microseconds since 1970.
+/// Ranges that the same nodes hold, compared in one session. Times are microseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairSessionReport {
     /// UUID.
@@ -227,13 +227,13 @@ pub struct RepairJobReport {
 pub struct ParticipationReport {
     /// UUID of the repair.
     pub id: String,
-    /// Who coordinates it, as `/127.0.0.2:7000`.
+    /// Coordinator, as `/127.0.0.2:7000`.
     pub initiator: String,
     /// As `ks.t`.
     pub tables: Vec<String>,
     /// As `(1,2]`.
     pub ranges: Vec<String>,
-    /// What no repair has covered is compared alone.
+    /// Compares unrepaired data only.
     pub incremental: bool,
     /// All replicas take part.
     pub global: bool,
@@ -243,7 +243,7 @@ pub struct ParticipationReport {
     pub repaired_at: i64,
     /// When.
     pub course: CourseReport,
-    /// What of it was compared here.
+    /// Validations that this node ran for the session.
     pub validations: Vec<ValidationReport>,
 }
 
@@ -298,7 +298,7 @@ pub struct RepairLineReport {
     pub text: String,
 }
 
-/// Of what a summary of repairs is asked for.
+/// Scope of a summary of repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairSummaryQuery {
     /// Keyspace; `None`: all that are replicated.
@@ -309,7 +309,7 @@ pub struct RepairSummaryQuery {
     pub range: Option<(i64, i64)>,
 }
 
-/// `GET /api/v1/repair_summary`: what is known of a table's repairs.
+/// `GET /api/v1/repair_summary`: state of a table's repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairSummary {
     /// Keyspace.
@@ -322,8 +322,8 @@ pub struct RepairSummary {
     pub pending_files: u64,
     /// The sessions.
     pub pending_sessions: Vec<String>,
-    /// Ranges behind a token up to another with the times when they were repaired, milliseconds since
-    /// 1970, in order; 0: never.
+    /// Ranges (start token exclusive, end token inclusive) and when they were repaired,
+    /// milliseconds since 1970, in order; 0: never.
     pub repaired: Vec<(i64, i64, i64)>,
 }
 

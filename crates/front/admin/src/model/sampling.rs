@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Body of `POST /api/v1/samples`: what is sampled, and how.
+/// Body of `POST /api/v1/samples`: subject and parameters of the samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SampleRequest {
@@ -12,7 +12,7 @@ pub struct SampleRequest {
     pub table: Option<String>,
     /// Places of each sampler, 1 to [`SampleRequest::CAPACITY_MAX`]: more are more accurate.
     pub capacity: usize,
-    /// How many of each sampler are told; fewer than `capacity`.
+    /// Number of results per sampler; fewer than `capacity`.
     pub count: usize,
     /// Milliseconds of sampling.
     pub duration: u64,

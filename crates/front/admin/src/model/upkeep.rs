@@ -1,4 +1,4 @@
-//! What is asked of the files of tables, and told of how they are compacted.
+//! Requests about the files of tables, and reports of how tables are compacted.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,9 @@ pub struct ImportRequest {
     pub directories: Vec<String>,
     /// The level in the files stays; else it becomes 0.
     pub keep_level: bool,
-    /// What the files say of repairs stays; else they become unrepaired.
+    /// The files keep their repair status; else they become unrepaired.
     pub keep_repaired: bool,
-    /// Checksums and rows are not looked at.
+    /// Checksums and rows are not verified.
     pub no_verify: bool,
     /// Partitions may be of any token.
     pub no_tokens: bool,
@@ -33,7 +33,7 @@ pub struct ImportRequest {
 pub struct ImportReport {
     /// How many files came.
     pub files: u64,
-    /// Directories that were refused; the node's log says why.
+    /// Directories that were refused; the node's log has the reasons.
     pub failed: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct RepairedRequest {
     pub keyspaces: Vec<String>,
     /// Tables of the one keyspace.
     pub tables: Vec<String>,
-    /// They count as repaired from now on; else not any more.
+    /// The files become repaired; else unrepaired.
     pub repaired: bool,
     /// Files are only named.
     pub preview: bool,
@@ -54,7 +54,7 @@ pub struct RepairedRequest {
 /// A file of `GET /api/v1/sstables`: those of this node that have a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SstableReport {
-    /// Of its Data component.
+    /// Path of its Data component.
     pub path: String,
     /// `None`: the table is not leveled.
     pub level: Option<u32>,
@@ -85,7 +85,7 @@ commands! {
             #[serde(default)]
             id: Option<String>,
         } = CommandRow::new("stop", Scope::Shard, Class::Changes),
-        /// How many files a compaction takes at least and at most, until the node stops.
+        /// Smallest and largest number of files of a compaction, until the node stops.
         SetThresholds {
             /// Keyspace.
             keyspace: String,
@@ -93,10 +93,10 @@ commands! {
             table: String,
             /// At least.
             min: u32,
-            /// At most; 0: none begins by itself.
+            /// At most; 0: no compaction begins automatically.
             max: u32,
         } = CommandRow::new("set_thresholds", Scope::Shard, Class::Changes),
-        /// Whether compactions begin by themselves, until the node stops.
+        /// Turns automatic compactions on or off, until the node stops.
         SetAutomatic {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -116,9 +116,9 @@ commands! {
             keyspaces: Vec<String>,
             /// Tables of the one keyspace.
             tables: Vec<String>,
-            /// Behind this token.
+            /// Start token, exclusive.
             start: i64,
-            /// Up to this one; at or before the start, the range goes over the end of the ring.
+            /// End token, inclusive; at or before the start, the range wraps around the ring.
             end: i64,
         } = CommandRow::new("range", Scope::Shard, Class::Changes),
         /// Compacts the files that may have a partition.
@@ -136,7 +136,7 @@ commands! {
             keyspaces: Vec<String>,
             /// Tables of the one keyspace.
             tables: Vec<String>,
-            /// What hides.
+            /// Kinds of deletions that hide data.
             granularity: GarbageGranularity,
         } = CommandRow::new("garbage_collect", Scope::Shard, Class::Changes),
         /// Compares files with their checksums; those that failed are named in the error.
@@ -149,7 +149,7 @@ commands! {
             #[serde(flatten)]
             how: VerifyRequest,
         } = CommandRow::new("verify", Scope::Shard, Class::Changes),
-        /// Writes files anew with what can be read of them.
+        /// Rewrites files with what can be read of them.
         Scrub {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -159,22 +159,22 @@ commands! {
             #[serde(flatten)]
             how: ScrubRequest,
         } = CommandRow::new("scrub", Scope::Shard, Class::Destroys),
-        /// Moves files to the data directory of their tokens: with one data directory there is nothing to
-        /// move, and the log says so.
+        /// Moves files to the data directory of their tokens. With one data directory nothing is
+        /// moved, and the node logs that.
         Relocate {
             /// Keyspaces.
             keyspaces: Vec<String>,
             /// Tables of the one keyspace.
             tables: Vec<String>,
         } = CommandRow::new("relocate", Scope::Shard, Class::Changes),
-        /// Writes files anew that are compressed otherwise than their table says now.
+        /// Rewrites files whose compression differs from what their table specifies now.
         Recompress {
             /// Keyspaces.
             keyspaces: Vec<String>,
             /// Tables of the one keyspace.
             tables: Vec<String>,
         } = CommandRow::new("recompress", Scope::Shard, Class::Changes),
-        /// Compacts the files that may have partitions, whose tombstones go at any age.
+        /// Compacts the files that may contain partitions; their tombstones are purged at any age.
         Force {
             /// Keyspace.
             keyspace: String,
@@ -183,8 +183,8 @@ commands! {
             /// The keys as text, components separated by `:`.
             keys: Vec<String>,
         } = CommandRow::new("force", Scope::Shard, Class::Changes),
-        /// Compacts all files into several, each half of what is left, where the strategy knows no other
-        /// way of cutting.
+        /// Compacts all files into several, each half of the remaining data, unless the strategy
+        /// splits otherwise.
         Split {
             /// Keyspaces.
             keyspaces: Vec<String>,
@@ -194,7 +194,7 @@ commands! {
     }
 }
 
-/// How files are looked at: see [`CompactionCommand::Verify`].
+/// Options of the verification of files: see [`CompactionCommand::Verify`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VerifyRequest {
@@ -202,13 +202,13 @@ pub struct VerifyRequest {
     pub extended: bool,
     /// Files of older versions fail.
     pub check_version: bool,
-    /// The disk failure policy is told of a damaged file.
+    /// A corrupt file is reported to the disk failure policy.
     pub failure_policy: bool,
     /// Every partition must belong to the node; with `extended` only.
     pub check_tokens: bool,
     /// The small components only.
     pub quick: bool,
-    /// A damaged file does not count as repaired any more.
+    /// A corrupt file becomes unrepaired.
     pub repair_status: bool,
 }
 
@@ -218,15 +218,15 @@ pub struct VerifyRequest {
 pub struct ScrubRequest {
     /// Name of a snapshot that is taken first; none: there is none.
     pub snapshot: Option<String>,
-    /// Goes on behind a loss in a table of counters too.
+    /// Continues after lost data in a table of counters too.
     pub skip_corrupted: bool,
-    /// Values are not held against the types of their columns.
+    /// Values are not checked against the types of their columns.
     pub no_validate: bool,
-    /// Rows whose time to live went beyond 2038 win over what deleted them.
+    /// Rows whose time to live overflowed 2038 win over their deletions.
     pub reinsert_overflowed_ttl: bool,
 }
 
-/// What is looked for in other files: see [`CompactionCommand::GarbageCollect`].
+/// Data that is searched for in other files: see [`CompactionCommand::GarbageCollect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum GarbageGranularity {
@@ -245,16 +245,16 @@ pub struct DamagedReport {
     pub table: String,
     /// Its Data component.
     pub path: String,
-    /// What is wrong with it.
+    /// Error that was found.
     pub reason: String,
     /// When it was found, seconds since 1970.
     pub found: i64,
-    /// What can be read of it is in other files too: a full repair of its ranges lets it go.
+    /// Its readable data was copied to other files: a full repair of its ranges releases it.
     pub salvaged: bool,
     /// Why it is not, when that was tried.
     #[serde(default)]
     pub copy_failure: Option<String>,
-    /// What the node does about that repair, and what it waits for.
+    /// State of that repair on this node, and what it waits for.
     #[serde(default)]
     pub repair: Option<String>,
 }

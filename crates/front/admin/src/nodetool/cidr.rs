@@ -20,7 +20,7 @@ pub fn names<'n>(title: &str, names: impl IntoIterator<Item = &'n str>) -> Strin
     out
 }
 
-/// The two tables of `cidrfilteringstats`; what nobody measures is `null`.
+/// The two tables of `cidrfilteringstats`; a value that is not measured is `null`.
 pub fn cidr_filtering_stats(report: &CidrFilteringReport) -> String {
     let mut out = "cidr_filtering_metrics_counts: \n".to_owned();
     let mut table = Table::new(" ");

@@ -1,6 +1,6 @@
-//! What nodetool prints about gossip, messages between nodes, hints and streams.
+//! Output of nodetool about gossip, messages between nodes, hints and streams.
 //!
-//! A part that the node does not have is an error in words, never a value.
+//! A subsystem that the node does not have is an error in words, never a value.
 
 use std::fmt::Write;
 
@@ -76,9 +76,9 @@ pub fn get_endpoints(node: &NodeReport, found: &EndpointsReport, style: HostStyl
     out
 }
 
-/// `nodetool gossipinfo`. What Cassandra has in gossip and this server in its metadata (place,
-/// tokens, addresses) is shown with the version of the node's state; `NET_VERSION`,
-/// `SSTABLE_VERSIONS` and the like, which nobody announces here, are left out.
+/// `nodetool gossipinfo`. State that Cassandra has in gossip and this server in its metadata
+/// (location, tokens, addresses) is shown with the version of the node's state. `NET_VERSION`,
+/// `SSTABLE_VERSIONS` and the like, which no node announces here, are left out.
 ///
 /// # Errors
 /// There is no gossip on this node.
@@ -98,7 +98,7 @@ pub fn gossip_info(
     Ok(out)
 }
 
-/// Addresses of the nodes whose clocks are wrong.
+/// Returns the addresses of the nodes with wrong clocks.
 pub(super) fn wrong_clocks(node: &NodeReport, cluster: &ClusterReport) -> Vec<String> {
     let Some(gossip) = &cluster.gossip else { return Vec::new() };
     let is_wrong = |m: &&MemberReport| gossip.peer(&m.host_id).is_some_and(|p| p.wrong_clock);
@@ -295,7 +295,7 @@ pub fn removal_progress(node: &NodeReport, cluster: &ClusterReport, style: HostS
     out
 }
 
-/// The mode of a node in one word, from what it says or from its place in the ring.
+/// Returns the mode of a node in one word, from its report or from its state in the ring.
 pub(super) fn mode(node: &NodeReport, cluster: &ClusterReport) -> String {
     if !cluster.operation_mode.is_empty() {
         return cluster.operation_mode.clone();
@@ -396,8 +396,8 @@ fn progress(
 /// `nodetool getstreamthroughput`, in megabits, or in MiB per second.
 ///
 /// # Errors
-/// There is no streaming on this node; or, as Cassandra's tool, the throughput is no whole number of
-/// megabits and whole ones are asked for.
+/// There is no streaming on this node; or, as Cassandra's tool, whole megabits are requested and
+/// the throughput is no whole number.
 pub fn stream_throughput(
     streaming: Option<&StreamingReport>,
     unit: ThroughputUnit,

@@ -4,10 +4,10 @@
 use super::format::Table;
 use crate::model::GuardrailReport;
 
-/// What `-c` takes, in the order of Cassandra's messages.
+/// Values of `-c`, in the order of Cassandra's messages.
 pub const CATEGORIES: [&str; 4] = ["values", "thresholds", "flags", "others"];
 
-/// Which guardrails are asked for.
+/// Selection of guardrails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// One of [`CATEGORIES`].
@@ -30,7 +30,7 @@ fn category(name: &str) -> &'static str {
     }
 }
 
-/// The table, or the value alone where one was asked for.
+/// Returns the table, or a single value if one was requested.
 ///
 /// # Errors
 /// There is none of that name.

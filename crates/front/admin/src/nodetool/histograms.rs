@@ -33,11 +33,11 @@ impl Row {
     }
 }
 
-/// Which tables `tablehistograms` shows: nothing is all of them, else `<keyspace> <table>` or
+/// Tables that `tablehistograms` shows: all without arguments, else `<keyspace> <table>` or
 /// `<keyspace.table>`.
 ///
 /// # Errors
-/// In Cassandra's words: other arguments, or a table that is not there.
+/// In Cassandra's words: other arguments, or a table that does not exist.
 pub fn table_histograms(tables: &[TableReport], arguments: &[String]) -> Result<String, String> {
     let wanted = match arguments {
         [] => None,
@@ -106,7 +106,7 @@ fn of_table(out: &mut String, table: &TableReport) {
     out.push('\n');
 }
 
-/// `nodetool proxyhistograms`: conditional updates and views are not there, so theirs are 0.
+/// `nodetool proxyhistograms`: conditional updates and views are not measured, so theirs are 0.
 pub fn proxy_histograms(report: &CoordinatorReport) -> String {
     let mut out = String::from("proxy histograms\n");
     let titles = [

@@ -1,5 +1,4 @@
-//! The texts that nodetool prints, from what the API says: pure functions, Cassandra 5.0's layouts
-//! to the byte.
+//! Output of nodetool from the API's reports: pure functions, Cassandra 5.0's layouts to the byte.
 //!
 //! Source: Cassandra 5.0.9, package `org.apache.cassandra.tools.nodetool`. Values that this server
 //! does not have (key cache) are shown as Cassandra shows their absence: 0 or NaN.
@@ -254,7 +253,7 @@ pub fn info(
     let off_heap: u64 = tables.iter().map(TableReport::off_heap_bytes).sum();
     let memory_used: u64 = tables.iter().map(|t| t.memtable_bytes + t.metadata_bytes).sum();
     let heap = memory_used.saturating_sub(off_heap);
-    // A node without gossip has nobody to gossip with; tools take false for "it has left".
+    // A node without gossip has no peers to gossip with; tools read false as "it has left".
     let gossip_active = cluster.gossip.as_ref().is_none_or(|g| g.active);
     let mode = cluster::mode(node, cluster);
     let mut out = String::new();
@@ -297,7 +296,7 @@ pub fn info(
     line("Decommission failed", &cluster.decommission_failed.to_string());
     let wrong = cluster::wrong_clocks(node, cluster);
     if !wrong.is_empty() {
-        // Cassandra has no such line; nobody sees it while all is well.
+        // Cassandra has no such line; it is printed only if clocks are wrong.
         line("Wrong clocks", &wrong.join(", "));
     }
     out
@@ -358,7 +357,8 @@ fn token_lines(mode: &str, tokens: &[i64], style: InfoStyle) -> Vec<String> {
     vec![format!("(invoke with -T/--tokens to see all {} tokens)", tokens.len())]
 }
 
-/// Of the tables with at least two replicas, as Cassandra's `TableMetrics.globalPercentRepaired`.
+/// Percentage over tables with at least two replicas, as Cassandra's
+/// `TableMetrics.globalPercentRepaired`.
 fn percent_repaired(node: &NodeReport, tables: &[TableReport]) -> f64 {
     let is_replicated = |keyspace: &KeyspaceReport| {
         let factors = keyspace.replication.iter().filter(|(name, _)| *name != "class");
@@ -451,7 +451,7 @@ pub fn describe_cluster(node: &NodeReport, cluster: &ClusterReport, style: HostS
 pub struct ListSnapshotsOptions {
     /// `-nt`: none that expire.
     pub no_ttl: bool,
-    /// `-e`: also those that a Cassandra has made for a repair, and a column that says so.
+    /// `-e`: also those that a Cassandra created for a repair, with a column for that.
     pub ephemeral: bool,
 }
 
@@ -636,7 +636,7 @@ fn add_running(table: &mut Table, report: &CompactionReport, style: CompactionSt
     table.add(&["active compaction remaining time", &remaining]);
 }
 
-/// How long so many bytes take.
+/// Returns the duration of a transfer of that many bytes.
 fn duration(bytes: u64, bytes_per_second: u64) -> String {
     match bytes.checked_div(bytes_per_second) {
         None => "n/a".to_owned(),

@@ -9,7 +9,7 @@ pub fn repair_line(line: &RepairLineReport) -> String {
     format!("[{}] {}\n", time_of(line.at), line.text)
 }
 
-/// What is printed for a keyspace of which no other node has replicas.
+/// Output for a keyspace that has no replicas on other nodes.
 pub fn repair_not_needed(keyspace: &str, at_micros: i64) -> String {
     let time = time_of(at_micros);
     format!("[{time}] Replication factor is 1. No repair is needed for keyspace '{keyspace}'\n")
@@ -106,7 +106,7 @@ pub fn repair_repaired(summaries: &[RepairSummary], style: SummaryStyle) -> Stri
     out
 }
 
-/// `nodetool autorepairstatus`: what begins by itself on this node.
+/// `nodetool autorepairstatus`: state of automatic repairs of this node.
 pub fn auto_repair(report: &AutoRepairReport) -> String {
     let mut out = format!("Enabled: {}\n", report.enabled);
     match report.bytes_per_second {

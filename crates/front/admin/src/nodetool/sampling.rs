@@ -40,7 +40,7 @@ pub enum SamplesIn {
     Log,
 }
 
-/// A table for each sampler that was asked for.
+/// A table for each requested sampler.
 pub fn samples(reports: &[SamplerReport], place: SamplesIn) -> String {
     let mut out = String::new();
     let mut is_first = place == SamplesIn::Terminal;

@@ -1,4 +1,4 @@
-//! What nodetool prints about single settings, and about clients.
+//! Output of nodetool about single settings, and about clients.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::format::{Table, java_double};
 use crate::model::{ClientReport, LogLevelReport};
 
-/// What Java prints where it knows nothing.
+/// Java's output for an unknown value.
 const UNDEFINED: &str = "undefined";
 
 /// How `nodetool getcompactionthroughput` prints the limit.
@@ -19,7 +19,7 @@ pub struct ThroughputStyle {
 /// `nodetool getcompactionthroughput`, exactly (`-d`) or as a whole number.
 ///
 /// # Errors
-/// As Cassandra's tool: it is no whole number of MiB and a whole one is asked for.
+/// As Cassandra's tool: a whole number of MiB is requested and the limit is none.
 pub fn compaction_throughput(bytes: u64, style: ThroughputStyle) -> Result<String, String> {
     let is_precise = style.is_precise;
     let mib = bytes as f64 / f64::from(1 << 20);
@@ -35,7 +35,7 @@ pub fn compaction_throughput(bytes: u64, style: ThroughputStyle) -> Result<Strin
 
 /// `nodetool gettraceprobability`.
 pub fn trace_probability(probability: f64) -> String {
-    // It is kept in parts of 2^32.
+    // It is stored in units of 2^-32.
     let rounded = (probability * 1e6).round() / 1e6;
     format!("Current trace probability: {}\n", java_double(rounded))
 }

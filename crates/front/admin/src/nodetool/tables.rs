@@ -20,7 +20,7 @@ pub struct TableStatsOptions {
     pub location_check: bool,
     /// Tables one after the other by this, not by keyspace (`-s`).
     pub sort: Option<SortKey>,
-    /// Only so many of them (`-t`); 0 is all.
+    /// Shows only this many of them (`-t`); 0 is all.
     pub top: usize,
 }
 
@@ -43,7 +43,7 @@ impl TableFilter {
     /// The tables that are shown, by keyspace, and how many.
     ///
     /// # Errors
-    /// In Cassandra's words: a keyspace or table is not there.
+    /// In Cassandra's words: a keyspace or table does not exist.
     fn choose<'a>(
         &self,
         tables: &'a [TableReport],
@@ -86,7 +86,7 @@ impl TableFilter {
 /// `nodetool tablestats`.
 ///
 /// # Errors
-/// As Cassandra's "nodetool: …": a keyspace or table is not there.
+/// As Cassandra's "nodetool: …": a keyspace or table does not exist.
 pub fn table_stats(
     tables: &[TableReport],
     filter: &TableFilter,
@@ -119,7 +119,7 @@ pub fn table_stats(
     Ok(out)
 }
 
-/// The tables in the order that is asked for, whatever their keyspaces.
+/// Returns the tables in the requested order, across keyspaces.
 fn table_stats_sorted(
     key: SortKey,
     chosen: BTreeMap<&str, Vec<&TableReport>>,
@@ -202,7 +202,7 @@ fn print_table(
     line("Local write latency", &format!("{} ms", decimal(table.write_latency.mean_ms(), 3)));
     line("Local read/write ratio", &format!("{:.5}", read_write_ratio(table)));
     line("Pending flushes", &table.pending_flushes.to_string());
-    // Not in Cassandra, so it is shown only where it says something.
+    // Cassandra has no such line, so it is shown only if it is not zero.
     if table.unflushable_bytes > 0 {
         line("Memtable data that cannot be flushed", &bytes(table.unflushable_bytes));
     }
@@ -247,7 +247,7 @@ pub(super) fn per_slice(histogram: &HistogramReport) -> (f64, u64) {
     }
 }
 
-/// Files and bytes of each level; a level with more files than it should have says how many these are.
+/// Returns files and bytes of each level; for a level with too many files also their limit.
 fn levels(table: &TableReport) -> Option<(Vec<String>, Vec<String>)> {
     let report = table.levels.as_ref()?;
     let files = report.levels.iter().zip(0_u32..).map(|((files, _), level)| {
@@ -264,7 +264,7 @@ fn time_window(table: &TableReport) -> Option<String> {
     Some(format!("{window}, max duration: {longest}"))
 }
 
-/// Seconds as `1 day 0 hours 5 minutes`, without zeros before and behind.
+/// Formats seconds as `1 day 0 hours 5 minutes`, without leading and trailing zero units.
 fn duration_words(seconds: u64) -> String {
     let parts = [
         (seconds / 86_400, "day"),

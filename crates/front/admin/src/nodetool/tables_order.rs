@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::tables::{compression_ratio, per_slice, percent_repaired, read_write_ratio};
 use crate::model::TableReport;
 
-/// What tables are sorted by: one of [`SORT_KEYS`].
+/// Sort key of tables: one of [`SORT_KEYS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SortKey(&'static str);
 
@@ -53,10 +53,10 @@ pub const SORT_KEYS: [&str; 39] = [
 ];
 
 impl SortKey {
-    /// The key of that name.
+    /// Returns the key of that name.
     ///
     /// # Errors
-    /// In Cassandra's words: there is none, or nothing can be sorted by it; what is not known here.
+    /// In Cassandra's words: there is none, or it is no sort key; or it is not known here.
     pub fn parse(name: &str) -> Result<SortKey, String> {
         let Some(key) = SORT_KEYS.iter().find(|key| **key == name) else {
             return Err(format!("argument for sort must be one of: {}", SORT_KEYS.join(", ")));
@@ -88,7 +88,7 @@ impl SortKey {
         }
     }
 
-    /// What is compared; what is no number, and what nobody measures, counts as 0.
+    /// Value to compare; a value that is no number or not measured counts as 0.
     fn value(self, t: &TableReport) -> f64 {
         let value = match self.0 {
             "compacted_partition_maximum_bytes" => t.partition_sizes.max() as f64,

@@ -106,7 +106,7 @@ fn ring_is_cassandras() {
 
 #[test]
 fn info_is_cassandras() {
-    // Of the tables only this one has two replicas.
+    // Only this table has two replicas.
     let mut traces = TableReport {
         keyspace: "system_traces".to_owned(),
         memtable_bytes: 756_757_299,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::format::java_double;
 
-/// What a command prints with `-F yaml`, of what it prints with `-F json`.
+/// Converts a command's output of `-F json` to its output of `-F yaml`.
 pub fn yaml_of_json(json: &str) -> String {
     let value = serde_json::from_str(json).unwrap_or_default();
     // SnakeYAML ends its text with a line, and the tool with another one.
@@ -31,7 +31,7 @@ fn put(out: &mut String, value: &Value, depth: usize, doubles: &[&str]) {
                         out.push('\n');
                         put(out, value, depth + 1, doubles);
                     }
-                    // Entries of a list stand below its key, not behind.
+                    // Entries of a list are printed below its key, not after it.
                     Value::Array(inner) if !inner.is_empty() => {
                         out.push('\n');
                         put(out, value, depth, doubles);

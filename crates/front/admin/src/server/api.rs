@@ -23,7 +23,7 @@ use crate::request::{ActionError, AdminReply, AdminRequest, shard_ids};
 
 /// Longest request body. The largest is a list of keyspaces.
 pub(super) const BODY_BYTES_MAX: usize = 256 << 10;
-/// How long a shard may take for an answer that needs no IO.
+/// Time limit for answers of a shard that need no IO.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// State of every handler.
@@ -40,7 +40,7 @@ pub(super) struct Api {
     pub(super) jobs: sampling::Jobs,
 }
 
-/// What is answered instead: status and a sentence.
+/// Error answer: status and a sentence.
 #[derive(Debug)]
 pub(super) struct ApiError(pub(super) StatusCode, pub(super) String);
 
@@ -137,15 +137,16 @@ impl Api {
         Ok(())
     }
 
-    /// Has every shard carry out a command; answers when all have (INV-admin-2). It is carried out
-    /// to the end even when the client goes away.
+    /// Makes every shard carry out a command; answers when all have (INV-admin-2). It is completed
+    /// even if the client disconnects.
     pub(super) async fn command(&self, request: AdminRequest) -> Answer<Json<DrainRequest>> {
         let this = self.clone();
         let task = tokio::spawn(async move {
             let _busy = Busy::new(&this.busy);
             if let AdminRequest::TakeSnapshot { tag, selection, .. } = &request {
                 if let Err(error) = this.in_turn(&request).await {
-                    // Half a snapshot would be taken for a whole one. The first error is told.
+                    // Half a snapshot would be mistaken for a whole one. The first error is
+                    // returned.
                     let (tag, selection) = (tag.clone(), selection.clone());
                     let abandon = AdminRequest::AbandonSnapshot { tag, selection };
                     let _ = this.caller.call(ShardId(0), abandon).await;

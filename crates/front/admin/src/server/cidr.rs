@@ -15,7 +15,7 @@ use crate::model::{CidrFilteringReport, ForgetCredentials};
 use crate::request::{ActionError, AdminReply, AdminRequest};
 use rt::MeshError;
 
-/// Of `GET /api/v1/cidr_groups`.
+/// Query of `GET /api/v1/cidr_groups`.
 #[derive(Debug, Deserialize)]
 pub(super) struct GroupsQuery {
     /// IP address: only the groups that it is in.
@@ -54,7 +54,7 @@ pub(super) async fn filtering(State(api): State<Api>) -> Answer<Json<CidrFilteri
 }
 
 /// The numbers under Cassandra's names (`CIDRFilteringMetricsTable`). There is no cache of groups,
-/// so none is loaded anew and none is looked up in: the metadata are asked.
+/// so none is reloaded and there are no cache lookups: the metadata are asked.
 pub fn report(metrics: &Snapshot) -> CidrFilteringReport {
     let of_cidr = metrics.metrics.iter().filter(|m| m.name == "cql_cidr_accesses_total");
     let label = |labels: &[(&'static str, String)], wanted: &str| {

@@ -17,7 +17,7 @@ use crate::model::{
 use crate::request::{AdminReply, AdminRequest};
 
 impl Api {
-    /// All shards' shares together, with what the metrics say of stages and dropped messages.
+    /// Returns the sum of all shards' reports, with stages and dropped messages from the metrics.
     pub(super) async fn cluster(&self) -> Answer<ClusterReport> {
         let mut all = ClusterReport::default();
         for reply in self.ask(&AdminRequest::Cluster).await? {
@@ -57,7 +57,7 @@ impl Api {
             return self.command(AdminRequest::Command(command)).await;
         }
         let this = self.clone();
-        // As other commands: to the end, also when the client goes away.
+        // As other commands: completed even if the client disconnects.
         let task = tokio::spawn(async move {
             let _busy = super::api::Busy::new(&this.busy);
             match this.caller.call(ShardId(0), AdminRequest::Command(command)).await? {
@@ -81,7 +81,7 @@ impl Api {
     }
 }
 
-/// Of `GET /api/v1/endpoints`.
+/// Query of `GET /api/v1/endpoints`.
 #[derive(Debug, Deserialize)]
 pub(super) struct EndpointsQuery {
     pub(super) keyspace: String,
@@ -143,7 +143,7 @@ pub fn stages(metrics: &Snapshot, compactions: &CompactionReport) -> Vec<StageRe
     all.push(StageReport {
         name: "Native-Transport-Requests".to_owned(),
         active,
-        // What was refused is neither active nor completed.
+        // Refused requests are neither active nor completed.
         completed: counted("cql_requests_total").saturating_sub(active + refused),
         blocked_total: refused,
         ..StageReport::default()
@@ -214,7 +214,7 @@ const MESSAGES: [(&str, &str); 17] = [
     ("Echo", "ECHO_REQ"),
 ];
 
-/// What came from other nodes and was not carried out, because it came too late; reads of ranges count
+/// Messages from other nodes that were dropped because they arrived too late; reads of ranges count
 /// as reads.
 const LATE: [(&str, &str); 2] =
     [("replica_mutations_late_total", "MUTATION_REQ"), ("replica_reads_late_total", "READ_REQ")];
@@ -237,7 +237,7 @@ fn dropped_waits(metrics: &Snapshot) -> Vec<(String, HistogramReport)> {
         .collect()
 }
 
-/// Messages that were given up, by Cassandra's name, or by ours where it has none like it.
+/// Returns dropped messages, by Cassandra's name, or by ours where it has none like it.
 fn dropped(metrics: &Snapshot) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> =
         MESSAGES.iter().map(|(_, name)| ((*name).to_owned(), 0)).collect();

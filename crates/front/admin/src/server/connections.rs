@@ -1,10 +1,10 @@
-//! Connections of the API: who is let in, who is closed for another one, and when.
+//! Connections of the API: admission, eviction and timeouts.
 //!
 //! Owns: the limits of INV-admin-1 and the decision [`admit`], which is pure. A connection is idle
-//! unless a whole request of it is being carried out: one that sends its request bit by bit, or does
-//! not read its answer, is idle too. When there is no room, the connection that has been idle the
-//! longest makes room, so that open connections alone never lock anybody out; connections from this
-//! machine have a reserve, so that `nodetool` gets through when all others are at work.
+//! unless a whole request of it is being carried out: one that sends its request bit by bit, or
+//! does not read its answer, is idle too. When there is no room, the longest idle connection is
+//! closed, so that open connections alone never lock clients out. Connections from this machine
+//! have a reserve, so that `nodetool` works when all others are busy.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -29,7 +29,7 @@ use crate::model::LOAD_BYTES_MAX;
 
 /// Connections at a time.
 pub(super) const CONNECTIONS_MAX: usize = 256;
-/// Of these only for connections from this machine.
+/// Connections that are reserved for clients on this machine.
 const LOOPBACK_RESERVE: usize = 32;
 /// Connections from one address.
 pub(super) const PER_ADDRESS_MAX: usize = 64;
@@ -49,14 +49,14 @@ struct Open<T> {
     idle_since: Option<T>,
 }
 
-/// What becomes of a new connection.
+/// Outcome of the admission of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     /// There is room.
     Admit,
     /// After this one is closed.
     Instead(u64),
-    /// All connections in its way are at work.
+    /// All connections that could be closed are busy.
     Refuse,
 }
 
@@ -101,7 +101,8 @@ enum Phase {
     Closed,
 }
 
-/// When a connection is closed for its silence or slowness; `None`: as long as it works never.
+/// Returns when a connection is closed for silence or slowness; `None`: never, because it works on
+/// a request.
 fn closes_at(phase: Phase, active_at: Instant) -> Option<Instant> {
     match phase {
         Phase::Idle => Some(active_at + IDLE_MAX),
@@ -115,7 +116,7 @@ struct State {
     phase: Phase,
     /// The last byte, either way.
     active_at: Instant,
-    /// Of the task that serves it.
+    /// Waker of the task that serves the connection.
     waker: Option<Waker>,
 }
 
@@ -138,7 +139,8 @@ impl Connection {
         }
     }
 
-    /// Whether a request that has arrived may be carried out.
+    /// Marks the connection as working; returns false if it was closed before its request could
+    /// begin.
     fn begin(&self) -> bool {
         let mut state = self.state();
         if state.phase == Phase::Closed {
@@ -167,7 +169,7 @@ struct Connections {
 }
 
 impl Connections {
-    /// Takes a connection in, closes another one for it, or refuses it.
+    /// Admits a connection, closes another one for it, or refuses it.
     fn enter(&mut self, address: IpAddr) -> Option<(u64, Arc<Connection>)> {
         let now = Instant::now();
         let open: Vec<Open<Instant>> = self
@@ -285,7 +287,7 @@ impl LimitedStream {
             if closes_at.is_some_and(|at| at <= now) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            // While a request is carried out nothing is due; it is looked at again after that.
+            // While a request is carried out nothing is due; the next check is after that.
             self.timer.as_mut().reset(closes_at.unwrap_or(now + IDLE_MAX));
             if self.timer.as_mut().poll(cx).is_pending() {
                 return Ok(());

@@ -1,8 +1,8 @@
-//! `/api/v1/load`: writes of somebody else's SSTables, for `helenus sstable load`.
+//! `/api/v1/load`: writes rows of other nodes' SSTables, for `helenus sstable load`.
 //!
-//! The tool reads the files and sends mutations (`docs/formats/mutation.md`) with every timestamp, time to
-//! live and tombstone as it was; a shard writes them to all replicas as a coordinator does. What is sent
-//! twice changes nothing, so a load is begun again after any failure.
+//! The tool reads the files and sends mutations (`docs/formats/mutation.md`) with every timestamp,
+//! time to live and tombstone as it was. A shard writes them to all replicas as a coordinator does.
+//! Mutations are idempotent, so a load can be retried from the start after any failure.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -19,14 +19,14 @@ use crate::request::{AdminReply, AdminRequest};
 
 /// Only this type is taken: a page in a browser cannot send it without being asked first.
 const BODY_TYPE: &str = "application/octet-stream";
-/// Loads carried out at a time; more are told to come again.
+/// Loads carried out at a time; further ones are refused and must be retried.
 const LOADS_MAX: usize = 32;
 
 #[derive(Deserialize)]
 pub(super) struct Of {
     keyspace: String,
     table: String,
-    /// A consistency level; only for what is written.
+    /// A consistency level; only for writes.
     #[serde(default)]
     consistency: String,
 }

@@ -1,4 +1,4 @@
-//! What is logged: the levels belong to the program that runs the node.
+//! Log levels: they belong to the program that runs the node.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use super::api::{Answer, Api};
 use crate::model::{DrainRequest, LogLevelReport};
 use crate::request::ActionError;
 
-/// Who has the levels of the log.
+/// Owner of the levels of the log.
 pub trait LogControl: Send + Sync {
     /// Levels by module; that of everything else first, as `ROOT`.
     fn levels(&self) -> Vec<LogLevelReport>;

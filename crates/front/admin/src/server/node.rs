@@ -167,7 +167,7 @@ pub(super) async fn drain(
     api.command(AdminRequest::Drain).await
 }
 
-/// Cassandra's, unless `cassandra.snapshot.min_allowed_ttl_seconds` says otherwise.
+/// Cassandra's minimum, unless `cassandra.snapshot.min_allowed_ttl_seconds` overrides it.
 const TTL_SECONDS_MIN: u32 = 60;
 
 pub(super) async fn take_snapshot(

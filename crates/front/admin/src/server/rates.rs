@@ -1,5 +1,6 @@
-//! How often things happen: the averages of the last 1, 5 and 15 minutes that ScyllaDB's paths and
-//! `compactionstats` tell, worked out of the counters of all shards, which are looked at every five seconds.
+//! Rates of events: the averages over the last 1, 5 and 15 minutes that ScyllaDB's paths and
+//! `compactionstats` report. They are computed from the counters of all shards, which are polled
+//! every five seconds.
 //!
 //! Source: the exponentially weighted averages of the Java library Metrics, which Cassandra uses.
 
@@ -13,14 +14,15 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::api::{Answer, Api};
 
-/// Between two looks.
+/// Interval of polls.
 const TICK: Duration = Duration::from_secs(5);
 /// The averages, in minutes.
 const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 
 /// Finished compactions, which no path has a name for.
 const COMPACTIONS: &str = "compactions";
-/// What is followed: names of ScyllaDB's, the counter, and the value of its label `code`, if it has one.
+/// Followed counters: ScyllaDB's name, the counter, and the value of its label `code`, if it has
+/// one.
 const FOLLOWED: [(&str, &str, Option<&str>); 4] = [
     (COMPACTIONS, "compactions_finished_total", None),
     ("write/timeouts", "coordinator_write_timeouts_total", None),
@@ -76,7 +78,7 @@ impl Rates {
         Rates { began: Instant::now(), all: Arc::default() }
     }
 
-    /// How often it happened; `None`: nobody follows it. The count is that of the last look.
+    /// Returns the rate of an event; `None`: not followed. The count is that of the last poll.
     pub(super) fn of(&self, name: &str) -> Option<Rate> {
         self.of_at(name, Instant::now())
     }
@@ -102,7 +104,7 @@ impl Rates {
         })
     }
 
-    /// Looks every five seconds, for ever.
+    /// Polls every five seconds, forever.
     pub(super) async fn follow(&self, api: &Api) {
         let mut ticks = tokio::time::interval_at(self.began + TICK, TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -187,7 +189,7 @@ mod tests {
         counters[1].add(1);
         look();
         assert_eq!(after(5), (0.6, 0.6));
-        // What Cassandra's meters tell then; numbers of the library's own test.
+        // Values of Cassandra's meters at these times; numbers of the library's own test.
         for (minutes, expected) in [(1, 0.561_304_19), (2, 0.525_103_99)] {
             (0..12).for_each(|_| look());
             let seconds = 5 + minutes * 60;

@@ -56,7 +56,7 @@ pub(super) struct StartQuery {
     data_centers: String,
     hosts: String,
     preview: bool,
-    /// Of what was repaired.
+    /// Preview of repaired data.
     validate: bool,
     ignore_unreplicated_keyspaces: bool,
     trace: bool,

@@ -5,7 +5,7 @@ use axum::routing::MethodRouter;
 use super::api::Api;
 use crate::operation::{Class, CommandRow, Method, Scope};
 
-/// What protects a route from pages in a browser, and which bodies it takes.
+/// Protection of a route from pages in a browser, and the bodies that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// Commands have a body of JSON, which a page cannot send without being asked first.
@@ -25,11 +25,11 @@ pub struct Route {
     pub path: &'static str,
     /// Other paths with the same answer.
     pub also: &'static [&'static str],
-    /// What it needs; the most of its commands.
+    /// Permission class that it needs; the highest of its commands.
     pub class: Class,
-    /// Who carries it out; the widest of its commands.
+    /// Scope of execution; the widest of its commands.
     pub scope: Scope,
-    /// What it takes and does, for the list of `GET /`; lines after the first are continued there.
+    /// Parameters and effect, for the list of `GET /`; lines after the first are continued there.
     pub help: &'static str,
     /// The commands of a path that takes several.
     pub commands: &'static [CommandRow],
@@ -83,7 +83,7 @@ impl Route {
         self
     }
 
-    /// What protects it.
+    /// Returns its protection from browsers.
     pub const fn guard(&self) -> Guard {
         self.guard
     }

@@ -1,6 +1,6 @@
 //! Routes of the API: the rows, in the order in which `GET /` lists them.
 //!
-//! The paths below `/api/v1/` are the API; others with the same answer are kept for who knows them from before.
+//! The paths below `/api/v1/` are the API; others with the same answer remain for older clients.
 
 use axum::routing::{delete, get, post, put};
 

@@ -1,4 +1,4 @@
-//! Samples of what is read and written: once for who waits, or again and again into the log.
+//! Samples of reads and writes: once for a waiting client, or periodically into the log.
 //!
 //! Source: Cassandra `metrics.SamplingManager`.
 
@@ -21,7 +21,7 @@ const JOBS_MAX: usize = 64;
 /// Keyspace and table; `None`: all.
 type JobId = (Option<String>, Option<String>);
 
-/// The jobs that run. A job that is stopped goes on to the end of its round.
+/// The running jobs. A stopped job runs to the end of its round.
 #[derive(Clone, Default)]
 pub(super) struct Jobs(Arc<Mutex<BTreeMap<JobId, Job>>>);
 
@@ -49,7 +49,7 @@ impl Jobs {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether no job is about the same tables.
+    /// Returns true if no job samples the same tables.
     fn may_begin(jobs: &BTreeMap<JobId, Job>, id: &JobId) -> bool {
         let all = (None, None);
         let of_keyspace = (id.0.clone(), None);
@@ -153,7 +153,7 @@ impl Api {
         }
         self.jobs.with(|jobs| {
             if let Some(mut job) = jobs.remove(&id) {
-                // It is this task, which ends by itself.
+                // The job's task is this one, which ends on its own.
                 job.task = None;
             }
         });
@@ -185,7 +185,7 @@ pub(super) async fn begin_job(
     if request.interval.is_none() {
         return Err(argument("a job needs an interval"));
     }
-    // What it names is there.
+    // The check fails unless the named tables exist.
     api.ask(&AdminRequest::Sample(SampleCommand::Check(request.clone()))).await?;
     let id = (request.keyspace.clone(), request.table.clone());
     let of_task = api.clone();

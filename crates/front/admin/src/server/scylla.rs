@@ -1,8 +1,8 @@
 //! Paths of ScyllaDB's REST API for what this node can do: tools that know them work here.
 //!
 //! Source: its public API description. Addresses are IP addresses without ports, as there; maps are
-//! lists of `{"key": …, "value": …}`. Commands come without a body, so that a page in somebody's
-//! browser could give them: one with an `Origin`, which every browser sends with them, is refused.
+//! lists of `{"key": …, "value": …}`. Commands have no body, so a page in a user's browser could
+//! send them. A command with an `Origin`, which every browser sends, is refused.
 
 use std::collections::BTreeMap;
 

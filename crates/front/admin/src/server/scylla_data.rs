@@ -158,7 +158,7 @@ pub(super) async fn is_initialized(State(api): State<Api>) -> Answer<Json<bool>>
     Ok(Json(!matches!(mode.as_str(), "STARTING" | "JOINING" | "DECOMMISSIONED")))
 }
 
-/// Thrift, which nobody has any more.
+/// Thrift is not supported.
 pub(super) async fn no() -> Json<bool> {
     Json(false)
 }

@@ -1,6 +1,6 @@
 //! Histograms by ScyllaDB's paths, in the form that its API calls an estimated histogram: bounds of
-//! buckets and a count for each, with one more for what lies beyond. Its other form, with a sample of
-//! values and rates of the last minutes, is not kept here and not answered.
+//! buckets and a count for each, with one more for larger values. Its other form, with a sample of
+//! values and rates of the last minutes, is not supported.
 //!
 //! Source: its public API description.
 
@@ -14,7 +14,7 @@ use crate::model::{CoordinatorReport, TableReport};
 pub(super) struct Estimated {
     /// Upper bounds of the buckets, inclusive, ascending: microseconds, bytes, or a number of things.
     bucket_offsets: Vec<u64>,
-    /// Counts since the start (of files: now); the last one is of what is above all bounds.
+    /// Counts since the start (of files: now); the last one counts values above all bounds.
     buckets: Vec<u64>,
 }
 
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!((shown.bucket_offsets.len(), shown.buckets.len()), (90, 91));
         assert_eq!((shown.bucket_offsets[4], shown.buckets[4]), (5, 7));
         assert_eq!((shown.bucket_offsets[89], shown.buckets[90]), (25_109_160, 2));
-        // Those of files have more bounds, and what is empty at the end is not sent by the shards.
+        // Those of files have more bounds, and shards do not send empty buckets at the end.
         let shown = Estimated::new(&report(&[1; 100]), 0);
         assert_eq!((shown.bucket_offsets.len(), shown.buckets.len()), (100, 101));
         assert_eq!((shown.buckets[99], shown.buckets[100]), (1, 0));

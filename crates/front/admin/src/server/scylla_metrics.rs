@@ -17,7 +17,7 @@ use super::{rates, scylla_histograms};
 use crate::model::{CacheReport, ClusterReport, NodeReport, StreamReport, TableReport};
 use crate::request::ActionError;
 
-/// What is answered for a number that nobody counts here.
+/// Answer for a metric that is not counted here.
 fn no_number(what: &str) -> ApiError {
     let text = format!("this node does not count {what}; docs/user/nodetool.md lists what it does");
     ApiError(StatusCode::NOT_FOUND, text)
@@ -40,7 +40,7 @@ fn sum(metrics: &Snapshot, name: &str, is_wanted: impl Fn(&str, &str) -> bool) -
 
 // ------------------------------------------------------------- streams
 
-/// All streams under way, one entry for each operation.
+/// Returns all running streams, one entry for each operation.
 pub(super) async fn streams(State(api): State<Api>) -> Answer<Json<Vec<Value>>> {
     let (node, cluster) = (api.node().await?, api.cluster().await?);
     let streaming = cluster.streaming.ok_or(ActionError::Unsupported("streaming on this node"))?;
@@ -64,7 +64,7 @@ fn states(node: &NodeReport, sessions: &[StreamReport]) -> Vec<Value> {
 
 fn session(node: &NodeReport, session: &StreamReport) -> Value {
     let peer = address(node, &session.host_id);
-    // Numbers are kept by operation and peer, not by table.
+    // Numbers are recorded by operation and peer, not by table.
     let summary = |progress: Option<crate::model::StreamProgress>| -> Vec<Value> {
         let one = |p: crate::model::StreamProgress| json!({"cf_id": "", "files": p.files, "total_size": p.bytes});
         progress.map(one).into_iter().collect()
@@ -174,8 +174,8 @@ pub(super) async fn dropped_by_verb(State(api): State<Api>) -> Answer<Json<Vec<V
 
 // ------------------------------------------------------------- caches
 
-/// There is no cache of keys: what is in it, and what it may hold, is 0. Blocks of files have another one, which
-/// is in the metrics.
+/// There is no cache of keys: its content and capacity are 0. Blocks of files have another cache,
+/// which is in the metrics.
 pub(super) async fn cache(
     State(api): State<Api>,
     Path((cache, number)): Path<(String, String)>,
@@ -247,7 +247,7 @@ fn number_of(tables: &[TableReport], metric: &str, is_one: bool) -> Option<Value
             let whole = bytes(|t| t.uncompressed_bytes);
             Some(if whole > 0.0 { bytes(|t| t.disk_bytes) / whole } else { 0.0 }.into())
         }
-        // Of all tables these are told by shard there.
+        // ScyllaDB reports these by shard when the request is for all tables.
         "read" if is_one => add(|t| t.reads),
         "write" if is_one => add(|t| t.writes),
         "estimated_row_count" if is_one => add(|t| t.partitions_estimate),

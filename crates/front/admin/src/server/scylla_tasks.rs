@@ -27,7 +27,7 @@ pub(super) struct TaskStats {
     sequence_number: u32,
 }
 
-/// A task by itself.
+/// A single task.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct TaskStatus {
     id: String,
@@ -131,7 +131,7 @@ pub(super) async fn status(
     Ok(Json(status_of(&task(&api, &id).await?)))
 }
 
-/// Between two looks at a task that is waited for.
+/// Interval of polls of a task that a client waits for.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 
 pub(super) async fn wait(
@@ -178,13 +178,13 @@ pub(super) async fn repair_status(
     }
 }
 
-/// What gossip says of a node.
+/// A node's state in gossip.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct EndpointState {
     addrs: String,
     generation: u64,
     version: u64,
-    /// Not kept: 0.
+    /// Not recorded: 0.
     update_time: u64,
     is_alive: bool,
     application_state: Vec<ApplicationState>,

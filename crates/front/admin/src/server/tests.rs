@@ -18,7 +18,7 @@ const SHARDS: u16 = 2;
 /// Tags of snapshots that were given up; only one test makes such ones.
 static ABANDONED: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
 
-/// A node of two shards that answers as told, and its server.
+/// A node of two shards that answers with the given function, and its server.
 struct TestNode {
     running: rt::Running,
     address: SocketAddr,
@@ -138,7 +138,7 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             name: "tables_threshold".to_owned(),
             settings: vec![("tables_fail_threshold".to_owned(), "-1".to_owned())],
         }]),
-        // What one shard refuses the node has refused.
+        // A change that one shard refuses is refused by the node.
         AdminRequest::SetGuardrail(change) if change.name == "tables_threshold" || shard == 0 => {
             AdminReply::Done
         }
@@ -182,7 +182,8 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             AdminReply::KeySamples(vec![stdx::Token(5), stdx::Token(-2 - i64::from(shard))])
         }
         AdminRequest::Cluster => AdminReply::Cluster(Box::new(share_of_cluster(shard))),
-        // What is for one shard is asked of no other, and what is for all fails with any.
+        // Requests for one shard are sent to no other; a request for all shards fails if any shard
+        // fails.
         AdminRequest::Command(command) if command.is_for_one_shard() && shard != 0 => {
             AdminReply::Failed(ActionError::Failed("asked".to_owned()))
         }
@@ -463,7 +464,7 @@ fn a_snapshot_of_a_name_that_is_taken_is_refused_before_any_shard_begins() {
     assert_eq!(take(r#"{"tag":"new"}"#).0, 200);
     assert_eq!(take(r#"{"tag":"new","skip_flush":true}"#).0, 200);
     assert_eq!(take(r#"{"tag":"in-turn"}"#).0, 400);
-    // What the shards before the failure made is removed again.
+    // Snapshots made by the shards before the failure are removed again.
     assert_eq!(*ABANDONED.lock().unwrap(), ["in-turn"]);
     assert_eq!(node.json("DELETE", "/api/v1/snapshots", r#"{"tag":"old"}"#).0, 200);
     let twice = r#"{"older_than_seconds":5,"older_than_millis":5}"#;
@@ -567,7 +568,7 @@ fn repairs_begin_are_asked_for_and_end() {
     let begin = "/storage_service/repair_async/ks?columnFamilies=t&primaryRange=true";
     assert_eq!(post(begin, ""), (200, "7".to_owned()));
     assert_eq!(post(begin, "Origin: http://elsewhere\r\n").0, 403);
-    // Options that nobody knows are not passed over.
+    // Unknown options are not ignored.
     assert_eq!(post(&format!("{begin}&nosuch=1"), "").0, 400);
     assert_eq!(post(&format!("{begin}&trace=true"), "").0, 200);
     let (status, words) = post("/storage_service/repair_async/nosuch", "");
@@ -603,7 +604,7 @@ fn open_connections_lock_nobody_out() {
             let mut stream = connect();
             let head = "POST /api/v1/flush HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n";
             let begun = if n % 2 == 0 { head.to_owned() } else { format!("{head}\r\n{{") };
-            // It may have been closed for the ones behind it.
+            // The server may have closed it to admit later connections.
             let _ = stream.write_all(begun.as_bytes());
             stream
         })

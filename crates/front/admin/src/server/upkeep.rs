@@ -1,6 +1,6 @@
-//! Files that are taken in, and compactions that somebody asks for.
+//! Imports of files, and compactions by request.
 //!
-//! An import is taken in by shard 0 and then shown by every shard: see crate `store`.
+//! Shard 0 takes an import in, then every shard shows it: see crate `store`.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -27,7 +27,7 @@ impl Api {
         }
     }
 
-    /// What shard 0 took in is shown by all.
+    /// Shard 0 takes files in, then all shards show them.
     async fn take_in(
         &self,
         keyspace: String,
@@ -63,7 +63,7 @@ pub(super) async fn import(
     State(api): State<Api>,
     Json(body): Json<ImportRequest>,
 ) -> Answer<Json<ImportReport>> {
-    // To the end, also when the client goes away: the shards must all show the same.
+    // Completed even if the client disconnects: the shards must all show the same.
     let task = tokio::spawn(async move {
         let _busy = Busy::new(&api.busy);
         let (keyspace, table) = (body.keyspace.clone(), body.table.clone());

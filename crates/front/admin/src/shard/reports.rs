@@ -1,4 +1,4 @@
-//! What a shard reports of itself, its tables and their compactions.
+//! Reports of a shard about itself, its tables and their compactions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use crate::model::{
 };
 
 impl Served {
-    /// What the shard says, with the versions of the schema that the epochs mean.
+    /// Returns the shard's report, with the schema versions that the epochs stand for.
     pub(super) fn cluster(&self) -> ClusterReport {
         let mut report = self.actions.cluster();
         let me = self.membership.snapshot().local.host_id.to_string();
@@ -120,7 +120,7 @@ impl Served {
         reports
     }
 
-    /// By keyspace and table; a table whose options are not understood has none.
+    /// Returns the plans by keyspace and table; a table with invalid options has none.
     pub(super) fn planned(&self) -> Vec<PlannedReport> {
         let schema = self.membership.snapshot().schema.clone();
         let tables = schema.keyspaces.values().filter(|keyspace| !keyspace.is_virtual);
@@ -205,7 +205,7 @@ fn keyspaces(schema: &Schema) -> Vec<KeyspaceReport> {
 /// Levels that Cassandra counts.
 const LEVELS: usize = 9;
 
-/// Whether the table's compaction is of this class.
+/// Returns true if the table's compaction is of this class.
 fn has_strategy(table: &schema::Table, class: &str) -> bool {
     table.options.compaction.get("class").is_some_and(|named| named.ends_with(class))
 }

@@ -1,4 +1,4 @@
-//! Samples of what is read and written most, on one shard.
+//! Samples of the most frequent reads and writes, on one shard.
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ fn check(line: &Line) -> Result<(), &'static str> {
     // An empty name is none.
     let named = |name: &str| line.value(name).is_some_and(|value| !value.is_empty());
     let given = |name: &str| if name.starts_with("--all") { line.has(name) } else { named(name) };
-    // Not looked at without a role, as in Cassandra: --all-tables.
+    // Ignored without a role, as in Cassandra: --all-tables.
     let has_resource = RESOURCES.iter().any(|name| given(name)) || named("--function");
     match line.arguments.as_slice() {
         [] if has_resource => Err("No resource options allowed without a <role> being specified"),

@@ -1,5 +1,5 @@
-//! CIDR groups: `updatecidrgroup`, `dropcidrgroup`, `listcidrgroups` and what else is about them; what is
-//! remembered of logins.
+//! CIDR groups: `updatecidrgroup`, `dropcidrgroup`, `listcidrgroups` and related verbs; caches of
+//! credentials.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,7 +34,7 @@ fn too_few() -> Failure {
     bad("updatecidrgroup command requires a cidr group name and atleast one CIDR".to_owned())
 }
 
-/// What the node refuses ends with 2 here, as with Cassandra's tool.
+/// A refusal by the node ends with status 2, as with Cassandra's tool.
 fn change(line: &Line, command: &ClusterCommand) -> Result<(), Failure> {
     match line.api.command(Method::Post, "/api/v1/cluster", command) {
         Err(HttpError::Refused(400, words)) => Err(Failure::Node(words)),
@@ -79,7 +79,8 @@ pub(super) fn stats(line: &Line) -> Outcome {
     Ok(layout::cidr_filtering_stats(&report))
 }
 
-/// `invalidatecredentialscache`. As Cassandra's it says nothing, whether there was anything or not.
+/// `invalidatecredentialscache`. Like Cassandra's it prints nothing, whether or not an entry
+/// existed.
 pub(super) fn forget_credentials(line: &Line) -> Outcome {
     let roles = line.arguments.iter().cloned().map(Some);
     let all = line.arguments.is_empty().then_some(None);

@@ -35,7 +35,7 @@ pub trait Terminal {
     fn exchange(&self, request: &ApiRequest<'_>) -> Result<(u16, Vec<u8>), HttpError>;
     /// Prints to standard output, before the verb has ended.
     fn print(&self, text: Arguments<'_>);
-    /// Hands what was printed to its reader, also if that is a pipe.
+    /// Flushes the output to its reader, even a pipe.
     fn flush(&self);
     /// Milliseconds since 1970.
     fn now_millis(&self) -> u128;
@@ -55,7 +55,7 @@ pub enum HttpError {
     Connect(io::Error),
     /// The node refused: status and reason.
     Refused(u16, String),
-    /// What came is not an answer of the API.
+    /// The response is not an answer of the API.
     Strange(String),
 }
 

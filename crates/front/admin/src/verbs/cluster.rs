@@ -9,12 +9,12 @@ use crate::model::{ClusterCommand, ClusterReport, EndpointsReport, NodeReport};
 use crate::nodetool as layout;
 use crate::operation::{CLUSTER, Method};
 
-/// What the node says of its part in the cluster.
+/// Fetches the node's report about its part in the cluster.
 pub(super) fn report(api: &NodeApi) -> Result<ClusterReport, Failure> {
     Ok(api.get(CLUSTER)?)
 }
 
-/// The members, and what the node says of its part.
+/// Fetches the members, and the node's report about its part.
 fn both(api: &NodeApi) -> Result<(NodeReport, ClusterReport), Failure> {
     Ok((node(api)?, report(api)?))
 }
@@ -88,7 +88,7 @@ pub(super) fn remove_node(line: &Line) -> Outcome {
     tell(&line.api, &ClusterCommand::ForceRemoval {})
 }
 
-/// `bootstrap resume`: a node that joins goes on without a command.
+/// `bootstrap resume`: a node that joins continues automatically.
 pub(super) fn bootstrap(line: &Line) -> Outcome {
     match line.first().as_str() {
         // As Cassandra's tool does: it has no command without another word.
@@ -140,8 +140,8 @@ pub(super) fn rebuild(line: &Line) -> Outcome {
     tell(&line.api, &command)
 }
 
-/// Gives a command and waits until it is done. Wrong arguments end with 1, as everything that
-/// Cassandra's tool takes for one.
+/// Sends a command and waits until it is done. Wrong arguments end with status 1, as everything
+/// that Cassandra's tool considers one.
 pub(super) fn tell(api: &NodeApi, command: &ClusterCommand) -> Outcome {
     match api.command(Method::Post, CLUSTER, command) {
         Ok(()) => Ok(String::new()),
@@ -189,7 +189,7 @@ pub(super) fn cleanup(line: &Line) -> Outcome {
     for keyspace in keyspaces {
         let tables = tables.clone();
         match tell(&line.api, &ClusterCommand::Cleanup { keyspace, tables }) {
-            // A table that is not there.
+            // The table does not exist.
             Err(Failure::BadUse(words)) => return Err(Failure::Node(words)),
             other => other?,
         };

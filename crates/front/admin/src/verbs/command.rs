@@ -10,7 +10,7 @@ pub struct Flag {
     pub names: &'static [&'static str],
     /// Name of its value; `None` for a switch.
     pub value: Option<&'static str>,
-    /// What it does.
+    /// Help text.
     pub help: &'static str,
 }
 
@@ -26,7 +26,7 @@ pub(super) const fn valued(
     Flag { names, value: Some(value), help }
 }
 
-/// What a positional argument is.
+/// Kind of a positional argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// A keyspace.
@@ -67,15 +67,15 @@ pub struct Verb {
     pub name: &'static str,
     /// Older names.
     pub aliases: &'static [&'static str],
-    /// What it does.
+    /// Help text.
     pub help: &'static str,
     /// Its options.
     pub flags: &'static [Flag],
     /// Positional arguments, as the help shows them; empty: none.
     pub arguments: &'static str,
-    /// What they are.
+    /// Help text of the arguments.
     pub arguments_help: &'static str,
-    /// How many it takes.
+    /// Maximal number of arguments.
     pub arguments_max: usize,
     /// The kinds of its arguments in their order; the last one repeats.
     pub kinds: &'static [Argument],
@@ -123,7 +123,7 @@ impl Verb {
         self
     }
 
-    /// Takes up to `max` arguments.
+    /// Accepts up to `max` arguments.
     pub(super) const fn takes(
         mut self,
         arguments: &'static str,
@@ -136,7 +136,7 @@ impl Verb {
         self
     }
 
-    /// Takes one argument that must be there.
+    /// Accepts one required argument.
     pub(super) const fn needs(
         self,
         title: &'static str,
@@ -152,7 +152,7 @@ impl Verb {
         self
     }
 
-    /// What its arguments are.
+    /// Sets the kinds of its arguments.
     pub(super) const fn kinds(mut self, kinds: &'static [Argument]) -> Verb {
         self.kinds = kinds;
         self

@@ -15,7 +15,7 @@ pub(super) const GLOBAL: &[Flag] = &[
     valued(&["-u", "--username"], "username", NO_LOGINS),
 ];
 
-/// Names are looked up where the tool runs.
+/// Names are resolved on the machine of the tool.
 pub(super) const RESOLVE: Flag =
     switch(&["-r", "--resolve-ip"], "Show node domain names instead of IPs");
 pub(super) const THROUGHPUT_FLAGS: &[Flag] = &[
@@ -31,11 +31,11 @@ pub(super) const CACHE_NAME: Flag = valued(
 );
 
 pub(super) const TABLES: &str = "[<keyspace> <tables>...]";
-/// Of `gettimeout`.
+/// Help of the argument of `gettimeout`.
 pub(super) const TIMEOUT_HELP: &str = "The timeout type, one of (read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, internodestreaminguser, misc (general rpc_timeout_in_ms))";
 pub(super) const TABLES_HELP: &str = "The keyspace followed by one or many tables";
 
-/// Of `profileload` and `toppartitions`.
+/// Options of `profileload` and `toppartitions`.
 pub(super) const SAMPLING: &[Flag] = &[
     valued(
         &["-a"],
@@ -59,7 +59,7 @@ pub(super) const SAMPLED: &str = "<keyspace> <cfname> <duration>";
 pub(super) const SAMPLED_HELP: &str =
     "The keyspace, column family name, and duration in milliseconds (Default: 10000)";
 
-/// Of `repair`.
+/// Options of `repair`.
 pub(super) const REPAIR: &[Flag] = &[
     switch(
         &["-dcpar", "--dc-parallel"],

@@ -19,7 +19,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Whether an option was given, by its last name.
+    /// Returns true if an option was given, by its last name.
     pub fn has(&self, name: &str) -> bool {
         self.options.iter().any(|(n, _)| *n == name)
     }
@@ -40,7 +40,7 @@ impl Line {
     }
 }
 
-/// What a verb prints, or how else it ends.
+/// Output of a verb, or how else it ends.
 pub type Outcome = Result<String, Failure>;
 
 /// How a verb ends other than with its output.

@@ -39,7 +39,7 @@ pub use parser::parse;
 pub use refused::{REFUSED, refused};
 pub use table::{VERBS, verb};
 
-/// Carries out the verb of a line; what is printed.
+/// Runs the verb of a line; returns its output.
 ///
 /// # Errors
 /// See [`Failure`]; never `Help`.

@@ -1,6 +1,6 @@
-//! Names of addresses, for `-r`: looked up where the tool runs, as Cassandra's does.
+//! Host names of addresses, for `-r`: resolved on the machine of the tool, as Cassandra's does.
 //!
-//! The [`super::Terminal`] looks them up; this module makes sense of its lines.
+//! The [`super::Terminal`] resolves them; this module parses its lines.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,7 @@ pub(super) fn of(api: &NodeApi, node: &NodeReport) -> Result<BTreeMap<String, St
     Ok(names)
 }
 
-/// Lines of an address and its names, the first of which counts.
+/// Parses lines of an address and its names, the first of which counts.
 fn read(output: &str, asked: &[&str], names: &mut BTreeMap<String, String>) {
     for line in output.lines() {
         let mut words = line.split_whitespace();

@@ -12,7 +12,7 @@ use super::node::node;
 use super::upkeep::token;
 use crate::operation::Method;
 
-/// Between two looks at a repair that runs.
+/// Interval of polls of a running repair.
 const LOOK: Duration = Duration::from_millis(200);
 /// Tables that are repaired at a time.
 const JOB_THREADS_MAX: i32 = 4;
@@ -135,7 +135,7 @@ fn repair(api: &NodeApi, keyspace: &str, query: &str) -> Result<(), Failure> {
             api.print(format_args!("{}", layout::repair_line(said)));
             from = said.number + 1;
         }
-        // Lines are for whoever waits: also when they go into a pipe.
+        // A waiting reader must see lines at once, also through a pipe.
         api.terminal.flush();
         all.append(&mut report.lines);
         match report.state.as_str() {
@@ -175,7 +175,7 @@ pub(super) fn set_auto(line: &Line) -> Outcome {
     Ok(String::new())
 }
 
-/// Why a part of Cassandra's `repair_admin` is not there.
+/// Returns why a part of Cassandra's `repair_admin` is not supported.
 fn refused(part: &str) -> Option<&'static str> {
     match part {
         "cleanup" => Some("what ended sessions leave behind goes by itself"),

@@ -1,4 +1,4 @@
-//! `sstablerepairedset`: SSTables of a running node that count as repaired, or not any more.
+//! `sstablerepairedset`: marks SSTables of a running node as repaired or unrepaired.
 
 use crate::model::RepairedRequest;
 
@@ -32,7 +32,7 @@ fn keyspaces(line: &Line) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// What was marked is printed even if the mark is set nowhere, as by Cassandra's tool.
+/// Prints the selected files even if nothing is marked, as Cassandra's tool does.
 pub(super) fn run(line: &Line) -> Outcome {
     let repaired = line.has("--is-repaired");
     if repaired == line.has("--is-unrepaired") {

@@ -28,7 +28,7 @@ fn name(text: &str) -> Option<String> {
     (text != "*").then(|| text.to_owned())
 }
 
-/// What is asked for, checked as Cassandra's tool does before it asks the node, in its order.
+/// Builds the request, with the checks of Cassandra's tool before it asks the node, in its order.
 fn request(line: &Line) -> Result<SampleRequest, Failure> {
     let mut wanted = SampleRequest::default();
     let count = option(line, "-k", 10)?;
@@ -94,7 +94,7 @@ fn or_null(name: Option<&String>) -> &str {
     name.map_or("null", String::as_str)
 }
 
-/// A table that is not there is looked for by Cassandra's tool.
+/// Returns the error of Cassandra's tool, which looks the table up itself.
 fn in_cassandras_words(wanted: &SampleRequest, words: String) -> String {
     let is_missing =
         words.starts_with("Unknown keyspace/cf pair") || words.starts_with("Keyspace ");

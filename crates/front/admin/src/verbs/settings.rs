@@ -1,4 +1,4 @@
-//! Commands that show one setting or change it, and who is connected.
+//! Commands that show or change one setting, and that list clients.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use super::line::{Failure, Format, Line, Outcome};
 use super::node::node;
 use crate::operation::Method;
 
-/// Components of Cassandra's `setlogginglevel` and the modules that do here what is meant.
+/// Components of Cassandra's `setlogginglevel` and the corresponding modules.
 const COMPONENTS: [(&str, &[&str]); 6] = [
     ("bootstrap", &["topology", "node::cluster", "membership", "hints"]),
     ("compaction", &["store"]),
@@ -205,7 +205,7 @@ pub(super) fn set_keys_to_save(line: &Line) -> Outcome {
                 .to_owned(),
         ));
     };
-    // What is saved of the key cache is nothing, however much may be.
+    // The key cache is never saved, whatever its limit.
     for (cache, keys) in [("row", rows), ("counter", counters)] {
         let name = format!("{cache}_cache_keys_to_save");
         set(&line.api, &name, &(*keys).max(0).to_string())?;
@@ -328,7 +328,7 @@ pub(super) fn reload_seeds(line: &Line) -> Outcome {
     let api = &line.api;
     match tell(api, &ClusterCommand::ReloadSeeds {}) {
         Ok(_) => seeds(api, "Updated seed node IP list"),
-        // Cassandra's tool says the first sentence only and ends with 0.
+        // Cassandra's tool prints the first sentence only and ends with 0.
         Err(Failure::Node(why)) => {
             Err(Failure::Printed(format!("Failed to reload the seed node list. {why}\n")))
         }
@@ -341,7 +341,7 @@ pub(super) fn reload_ssl(line: &Line) -> Outcome {
     tell(&line.api, &ClusterCommand::ReloadSsl {}).map(|_| String::new())
 }
 
-/// The seeds behind such words.
+/// Prints the seeds after these words.
 fn seeds(api: &NodeApi, what: &str) -> Outcome {
     let (seeds, node) = (settings(api)?.seeds, node(api)?);
     let me = node.nodes.iter().find(|n| n.host_id == node.host_id);
@@ -359,7 +359,7 @@ fn seeds(api: &NodeApi, what: &str) -> Outcome {
     })
 }
 
-/// A rate that Cassandra's setting takes.
+/// Parses a rate in the form of Cassandra's setting.
 fn mib_per_second(text: &str) -> Result<u64, Failure> {
     match number(text, "compaction_throughput") {
         Ok(rate) if rate == i32::MAX as u64 => Err(bad(format!(

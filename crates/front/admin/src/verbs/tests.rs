@@ -57,7 +57,7 @@ impl Terminal for Fake {
     }
 }
 
-/// What an idle node of one keyspace `ks` with the table `t` answers.
+/// Answer of an idle node that has one keyspace `ks` with the table `t`.
 fn answer(request: &ApiRequest<'_>) -> Vec<u8> {
     use crate::model::*;
     let path = request.path.split('?').next().unwrap_or_default();

@@ -18,7 +18,7 @@ const ROUNDS: u32 = 4;
 /// Output when all nodes agree, as Cassandra's tool prints it.
 const NONE: &str = "\n";
 
-/// `checktokenmetadata`; asks again as long as a peer seems to have another epoch.
+/// `checktokenmetadata`; retries while a peer seems to have another epoch.
 pub(super) fn run(line: &Line) -> Outcome {
     let api = &line.api;
     let mut found = NONE.to_owned();
@@ -81,7 +81,7 @@ mod tests {
             mismatches(&node, &ClusterReport { gossip, ..ClusterReport::default() })
         };
         assert_eq!(mismatches(&node, &ClusterReport::default()), "\n");
-        // A node that is down has what it had.
+        // A node that is down stays at its last epoch.
         let agree = vec![peer("a", 6, true), peer("b", 7, true), peer("c", 5, false)];
         assert_eq!(found(agree), "\n");
         assert_eq!(

@@ -12,7 +12,7 @@ use super::line::{Failure, Line, Outcome};
 use super::node::{keyspaces_and_tables, node};
 use crate::operation::Method;
 
-/// How the refusal of a table begins that is not there.
+/// Beginning of the refusal of a table that does not exist.
 const NO_TABLE: &str = "ColumnFamilyStore for ";
 
 /// `import`.
@@ -35,7 +35,7 @@ pub(super) fn import(line: &Line) -> Outcome {
         directories: directories.to_vec(),
         keep_level: line.has("--keep-level"),
         keep_repaired: line.has("--keep-repaired"),
-        // Of the two Cassandra's tool takes the one that looks.
+        // Given both options, Cassandra's tool verifies.
         no_verify: quick || (line.has("--no-verify") && !line.has("--extended-verify")),
         no_tokens: quick || line.has("--no-tokens"),
         copy: line.has("--copy-data"),
@@ -93,8 +93,8 @@ pub(super) fn sstables(line: &Line) -> Outcome {
     Ok(layout::sstables(&files, layout::SstablesStyle { with_levels: line.has("--show-levels") }))
 }
 
-/// A key in hexadecimal digits is looked at by Cassandra's tool, one of the table's type by the node, which
-/// tells why Java did not parse it.
+/// Cassandra's tool checks a key in hexadecimal digits; the node checks one of the table's type,
+/// and reports why Java did not parse it.
 pub(super) fn of_key(words: String, is_hex: bool) -> Failure {
     if is_hex || words.starts_with(NO_TABLE) {
         return Failure::BadUse(words);
@@ -106,7 +106,7 @@ pub(super) fn of_key(words: String, is_hex: bool) -> Failure {
     Failure::Node(number.unwrap_or(words))
 }
 
-/// A table that is not there is told as Cassandra's tool does.
+/// Prints a missing table in the words of Cassandra's tool.
 fn of_table(error: HttpError) -> Failure {
     match error {
         HttpError::Refused(400, words) => Failure::Told(format!("{words}\n")),
@@ -205,7 +205,7 @@ fn damaged_line(file: &DamagedReport) -> String {
         true => "a full repair of its ranges, or a scrub, lets it go".to_owned(),
         false => "what can be read of it is not in other files yet".to_owned(),
     };
-    // Of one that is copied only the second can be there.
+    // A copied file has no copy failure: only the state of its repair can be set.
     for why in file.copy_failure.iter().chain(file.repair.iter()) {
         next = format!("{next}: {why}");
     }

@@ -3,14 +3,14 @@
 //! Owns: the notation of `cql.grammar`, the walk over it. Never: names of the schema, or texts to
 //! show.
 //!
-//! The walk keeps every way in which the tokens can be read, so that no look-ahead is needed. A
-//! reading is dropped at the first token that does not fit; what the readings that reach the end of
-//! the tokens expect next is the result. Two readings at one token with the same names in sight are
-//! one, which bounds the walk by tokens times rules.
+//! The walk follows every possible reading of the tokens, so that no look-ahead is needed. A
+//! reading is dropped at the first token that does not fit. The result is the union of the next
+//! terms of all readings that reach the end of the tokens. Two readings at one token with the same
+//! names in sight are one, which bounds the walk by tokens times rules.
 
 use crate::lex::{self, Kind, Token};
 
-/// What may stand at one position.
+/// Element that may stand at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     /// A keyword, spelled as it is suggested.
@@ -67,10 +67,10 @@ pub(crate) struct Grammar {
 }
 
 impl Grammar {
-    /// Reads the notation.
+    /// Parses the notation.
     ///
     /// # Errors
-    /// The text is not in the notation, or a rule that it names is missing; says where.
+    /// The text is not in the notation, or a rule that it names is missing; with the position.
     pub(crate) fn parse(text: &str) -> Result<Grammar, String> {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
@@ -95,7 +95,7 @@ impl Grammar {
         self.rules.iter().find(|(known, _)| known == name).map(|(_, node)| node)
     }
 
-    /// What may follow the tokens of one statement.
+    /// Returns the possible continuations after the tokens of one statement.
     pub(crate) fn expected(&self, tokens: &[Token], source: &str) -> Vec<Expected> {
         let mut walk = Walk { grammar: self, tokens, source, expected: Vec::new() };
         let start = Reading { at: 0, names: InSight::default() };

@@ -1,4 +1,5 @@
-//! Names that completion suggests. Never: what is suggested where, and where they are from (`name_queries`).
+//! Names that completion suggests. Never: their positions in statements, or their source
+//! (`name_queries`).
 
 /// Names of the schema.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! What is suggested for inputs, with a small schema.
+//! Suggestions for inputs, with a small schema.
 
 use super::*;
 

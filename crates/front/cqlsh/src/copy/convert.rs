@@ -1,6 +1,6 @@
 //! Fields of CSV to values.
 //!
-//! Owns: the text of each type as COPY FROM takes it: separators of numbers, words for booleans,
+//! Owns: the text of each type as COPY FROM accepts it: separators of numbers, words for booleans,
 //! formats of times, collections in brackets. Never: rows.
 //!
 //! Source: `ImportConversion` of cqlsh 6.2 (`copyutil.py`).
@@ -26,7 +26,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// As a command's options say.
+    /// Builds it from a command's options.
     pub(crate) fn of(options: &CopyOptions) -> Conversion {
         Conversion {
             null: options.null.clone(),

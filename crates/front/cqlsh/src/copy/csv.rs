@@ -25,7 +25,7 @@ enum State {
     FieldStart,
     Plain,
     Quoted,
-    /// Behind a quote inside of quotes, when quotes are doubled.
+    /// After a quote inside of quotes, when quotes are doubled.
     QuoteInQuoted,
 }
 

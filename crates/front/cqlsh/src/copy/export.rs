@@ -1,7 +1,7 @@
 //! COPY TO: token ranges in parallel, pages to CSV.
 //!
-//! Owns: the ranges of the ring, the output files. Never: requests (see `worker`), who reads what
-//! (see `queue`).
+//! Owns: the ranges of the ring, the output files. Never: requests (see `worker`), the assignment
+//! of ranges to nodes (see `queue`).
 
 mod queue;
 mod worker;
@@ -25,7 +25,7 @@ use crate::shell::Shell;
 /// Pages of CSV that wait for the writer, per worker.
 const PAGES_WAITING: usize = 16;
 
-/// Tokens behind `from` up to `to`; `None` is the end of the ring.
+/// Tokens after `from`, up to and including `to`; `None` is the end of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     from: Option<i64>,
@@ -39,7 +39,7 @@ impl std::fmt::Display for Range {
     }
 }
 
-/// What a worker tells the shell's thread.
+/// Message from a worker to the shell's thread.
 enum News {
     Rows { csv: Vec<u8>, ends: Vec<usize> },
     RangeDone,

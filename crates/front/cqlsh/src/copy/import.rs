@@ -1,10 +1,10 @@
 //! COPY FROM: records in chunks to workers, which bind and batch them.
 //!
-//! Owns: how the threads share the work, what is counted, the file of failed rows. Never: reads
+//! Owns: the division of work between threads, the counts, the file of failed rows. Never: reads
 //! files (`source`), converts (`rows`), sends requests (`worker`, `links`).
 //!
-//! One thread reads and finds the ends of records; the workers take chunks from it, parse, bind
-//! and send; the shell's thread prints and keeps the failed rows.
+//! One thread reads and finds the ends of records; the workers take chunks from it, parse, bind and
+//! send; the shell's thread prints and stores the failed rows.
 
 mod links;
 mod rows;
@@ -31,10 +31,10 @@ use crate::schema::Role;
 use crate::shell::Shell;
 use crate::time::{Moment, Zone};
 
-/// How often it is looked whether somebody has pressed Ctrl-C.
+/// Interval of the checks for Ctrl-C.
 const INTERRUPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a worker or the reader tells the shell's thread.
+/// Message from a worker or the reader to the shell's thread.
 enum News {
     /// Rows are in the table.
     Imported(u64),
@@ -91,7 +91,7 @@ pub(crate) fn run(
             let chunks = Arc::clone(&for_workers);
             scope.spawn(move || worker::work(job, &chunks, &news, stop));
         }
-        // Without workers nobody holds the receiver, so that the reader ends too.
+        // Without workers the receiver is dropped, so the reader ends too.
         drop(for_workers);
         let (stop, feeder) = (&stop, &mut feeder);
         scope.spawn(move || {
@@ -136,7 +136,7 @@ fn columns_to_write(subject: &Subject, options: &CopyOptions) -> Result<Vec<Stri
     }
 }
 
-/// Prepares what is run for each row.
+/// Prepares the statement that is run for each row.
 fn statement(
     shell: &mut Shell,
     subject: &Subject,
@@ -182,7 +182,7 @@ fn statement(
     let key_fields: Vec<usize> =
         subject.names_of(Role::Partition).iter().filter_map(place).collect();
     let key = match around {
-        // Behind the literals of all columns.
+        // After the literals of all columns.
         Some(_) => (0..key_fields.len()).map(|at| columns.len() + at).collect(),
         None => key_fields.clone(),
     };
@@ -231,7 +231,7 @@ fn stdin_text(shell: &mut Shell) -> String {
     text
 }
 
-/// An old file of failed rows gets the time behind its name.
+/// Renames an old file of failed rows: the time is appended to its name.
 fn move_old_errors(path: &str) {
     if !std::path::Path::new(path).is_file() {
         return;
@@ -239,7 +239,7 @@ fn move_old_errors(path: &str) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let moment = Moment::of_micros(i64::try_from(now.as_micros()).unwrap_or(0));
     let suffix = moment.map(|moment| moment.format(".%Y%m%d_%H%M%S", &Zone::default()));
-    // When it cannot be moved, failed rows go behind the old ones.
+    // If the rename fails, failed rows are appended to the old ones.
     let _ = std::fs::rename(path, format!("{path}{}", suffix.unwrap_or_default()));
 }
 
@@ -274,7 +274,7 @@ impl Errors<'_> {
         }
     }
 
-    /// What says that there are too many.
+    /// Returns an error if there are too many errors.
     fn exceeded(&self) -> Option<String> {
         if let Some(most) = self.options.insert_errors_max.filter(|most| self.insert > *most) {
             return Some(format!("Exceeded maximum number of insert errors {most}"));
@@ -294,7 +294,7 @@ fn collect(
 ) {
     let mut heard = Instant::now();
     loop {
-        // Looked at also while the server says nothing.
+        // Checked also while the server sends nothing.
         if shell.target.interrupt.is_set() {
             stop.store(true, Ordering::Relaxed);
         }

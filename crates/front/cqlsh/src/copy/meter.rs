@@ -21,7 +21,7 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(every: Duration, quiet: bool, file: Option<String>) -> Meter {
         if let Some(path) = &file {
-            // A file that is not there is as good as removed.
+            // A missing file is as good as removed.
             let _ = std::fs::remove_file(path);
         }
         let start = Instant::now();
@@ -58,7 +58,7 @@ impl Meter {
         );
         if !self.quiet {
             let mut out = std::io::stdout();
-            // The copy goes on without a terminal.
+            // The copy continues without a terminal.
             let _ = out.write_all(format!("{line}\r").as_bytes()).and_then(|()| out.flush());
         }
         if let Some(path) = &self.file {

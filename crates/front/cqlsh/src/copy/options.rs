@@ -1,7 +1,7 @@
 //! Options of COPY.
 //!
 //! Owns: their names, defaults, sources (command, then `cqlshrc` or CONFIGFILE) and checks. Never:
-//! what they do. An option that would do nothing is refused.
+//! their effects. An option without an effect is refused.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) struct CopyOptions {
     pub(crate) rate_file: Option<String>,
     // COPY FROM
     pub(crate) chunk_rows: usize,
-    /// Rows per second; `None`: as fast as it goes.
+    /// Rows per second; `None`: unlimited.
     pub(crate) ingest_rate: Option<u64>,
     pub(crate) batch_rows_min: usize,
     pub(crate) batch_rows_max: usize,
@@ -81,7 +81,7 @@ pub(crate) struct CopyOptions {
     pub(crate) unrecognized: Vec<String>,
 }
 
-/// What COPY says before it begins.
+/// Lines that COPY prints before it begins.
 pub(crate) type Lines = Vec<String>;
 
 struct Given(Vec<(String, String)>);
@@ -216,7 +216,7 @@ impl CopyOptions {
     /// Checks the options of a command for the table `keyspace.table`.
     ///
     /// # Errors
-    /// What is wrong with which option.
+    /// The error, with its option.
     pub(crate) fn read(
         direction: Direction,
         keyspace: &str,

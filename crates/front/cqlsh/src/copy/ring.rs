@@ -1,10 +1,10 @@
-//! Who has which tokens: the nodes that COPY talks to.
+//! Token ownership: the nodes that COPY connects to.
 //!
 //! Owns: the nodes of the shell's own data center and their ranges. Never: connections.
 //!
-//! The server's own account of the ring (`DESCRIBE CLUSTER` in the keyspace) says who the replicas
-//! are, so that no replication strategy is known here. Where a server does not give it, everything
-//! goes through the node that the shell is connected to.
+//! The server's own account of the ring (`DESCRIBE CLUSTER` in the keyspace) names the replicas, so
+//! that no replication strategy is known here. Where a server does not give it, all requests are
+//! sent to the node that the shell is connected to.
 
 use std::net::IpAddr;
 
@@ -129,7 +129,7 @@ fn peers(shell: &mut Shell) -> Vec<Peer> {
     pages.iter().flat_map(rows).collect()
 }
 
-/// Rows of a table that not every server has; none when it is not there.
+/// Returns rows of a table that only some servers have; none when it is missing.
 fn ask(shell: &mut Shell, query: &str) -> Vec<Page> {
     let timeout = shell.options.request_timeout;
     schema::rows(&mut shell.connection, query, Consistency::One, timeout).unwrap_or_default()

@@ -87,7 +87,7 @@ fn files_that_cannot_be_used_are_named() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// What a check of a server with the certificate `NODE` says.
+/// Result of the verification of a server with the certificate `NODE`.
 fn verify(validate: bool, trusted: &str, seconds: u64) -> Result<(), String> {
     let parse = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -22,7 +22,7 @@ struct Range {
     deletion: DeletionTime,
 }
 
-/// Of one partition, what goes into the next mutation.
+/// Part of one partition that is sent with the next mutation.
 #[derive(Default)]
 struct Part {
     key: Vec<u8>,
@@ -48,7 +48,7 @@ impl Part {
 pub(super) struct Mutations<'t> {
     table: &'t Arc<Table>,
     part: Part,
-    /// Mutations, each behind its length.
+    /// Mutations, each preceded by its length.
     batch: Vec<u8>,
     count: usize,
 }
@@ -65,10 +65,10 @@ impl<'t> Mutations<'t> {
         Mutations { table, part: Part::default(), batch: Vec::new(), count: 0 }
     }
 
-    /// Takes the next item; the place is for errors.
+    /// Adds the next item; the place is for errors.
     ///
     /// # Errors
-    /// What cannot be sent, and where it is.
+    /// The item that cannot be sent, and its place.
     pub(super) fn item(&mut self, item: Item<'_>, place: ItemPlace<'_>) -> Result<(), String> {
         match item {
             Item::Partition { key, deletion, .. } => {
@@ -97,13 +97,13 @@ impl<'t> Mutations<'t> {
         Ok(())
     }
 
-    /// What is to be sent, if it is enough.
+    /// Returns the batch if it is full.
     pub(super) fn take_full(&mut self) -> Option<Vec<u8>> {
         let is_full = self.batch.len() > BATCH_BYTES || self.count == LOAD_MUTATIONS_MAX;
         if is_full { self.take() } else { None }
     }
 
-    /// The rest, when the file is through.
+    /// Returns the remaining batch at the end of the file.
     pub(super) fn take_rest(&mut self) -> Option<Vec<u8>> {
         self.end_part();
         self.take()
@@ -129,8 +129,8 @@ impl<'t> Mutations<'t> {
         self.part = Part::default();
     }
 
-    /// Makes a mutation of what was gathered. An open range deletion goes into the mutation in which it
-    /// ends.
+    /// Builds a mutation of the collected items. An open range deletion is part of the mutation in
+    /// which it ends.
     fn cut(&mut self) {
         if self.part.is_empty() {
             return;

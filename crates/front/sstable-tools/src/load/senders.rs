@@ -30,7 +30,7 @@ pub(super) struct Senders {
 }
 
 impl Senders {
-    /// Starts so many for each node.
+    /// Starts that many connections for each node.
     pub(super) fn start(apis: &[Api], path: &str, connections: u16) -> Senders {
         let count = apis.len() * usize::from(connections);
         let (queue, taken) = sync_channel(count);
@@ -82,7 +82,7 @@ fn work(apis: &[Api], path: &str, taken: &Mutex<Receiver<Vec<u8>>>, failed: &Fai
             queue.recv()
         };
         let Ok(batch) = next else { return };
-        // What is left in the queue is taken out, so that nobody waits before it.
+        // Drain the queue, so that no producer blocks on it.
         if lock(failed).is_some() {
             continue;
         }
@@ -103,7 +103,7 @@ fn deliver(apis: &[Api], path: &str, batch: &[u8]) -> Result<(), String> {
         let name = format!("{}:{}", api.host, api.port);
         last = match api.post_bytes(path, batch, PATIENCE) {
             Ok(()) => return Ok(()),
-            // Nothing that comes again would be taken.
+            // A retry would be refused too.
             Err(HttpError::Refused(status @ 400..500, words)) => {
                 return Err(format!("{name} refused ({status}): {words}"));
             }

@@ -1,8 +1,8 @@
 //! Columns of a Parquet file to rows.
 //!
-//! Levels say where a value belongs: the repetition level which list goes on, the definition level how
-//! much of the path to it is there. All leaves of a group have the same levels above it, so the first
-//! one decides; that the others follow is checked.
+//! Levels say where a value belongs: the repetition level, which list continues; the definition
+//! level, how much of the path to the value is present. All leaves of a group have the same levels
+//! above it, so the first one decides. The levels of the others are checked against it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -65,7 +65,7 @@ impl FileReader {
         Ok(FileReader { path, file, length, columns, meanings, groups: 0, streams, left: 0 })
     }
 
-    /// Rows of the file, as it says.
+    /// Returns the number of rows according to the file.
     pub(crate) fn rows(&self) -> u64 {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
@@ -112,7 +112,7 @@ impl FileReader {
         self.groups += 1;
         self.left = group.metadata().num_rows();
         self.streams.clear();
-        // The crate takes places and numbers for right.
+        // The crate trusts offsets and lengths.
         for (number, chunk) in group.metadata().columns().iter().enumerate() {
             let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
             let bytes = chunk.compressed_size();
@@ -149,7 +149,7 @@ struct Node {
     kind: Kind,
     /// Definition level when there is a value.
     def: i16,
-    /// First of its leaves, and the one behind the last.
+    /// First of its leaves, and the end of them.
     leaves: std::ops::Range<usize>,
 }
 
@@ -167,7 +167,7 @@ struct Leaves {
 }
 
 impl Leaves {
-    /// A field whose parent has the levels `def`, `rep` when it is there.
+    /// Builds the node of a field whose parent, when present, has the levels `def`, `rep`.
     fn node(&mut self, field: &Type, def: i16, rep: i16, depth: u32) -> Result<Node, String> {
         if depth > DEPTH_MAX {
             return Err(format!("column {}: nested too deep", field.name()));
@@ -263,7 +263,7 @@ fn element_of<'t>(list: &'t Type, name: &str) -> Option<&'t Type> {
     }
 }
 
-/// Takes the next value of a node. `def`: level of what holds it, which is there.
+/// Reads the next value of a node. `def`: level of its parent, which is present.
 fn read(node: &Node, streams: &mut [Stream], depth: u32) -> Result<Value, String> {
     if depth > DEPTH_MAX {
         return Err("nested too deep".to_owned());
@@ -319,7 +319,7 @@ fn head(node: &Node, streams: &mut [Stream]) -> Result<i16, String> {
     Ok(def)
 }
 
-/// Takes the place of a value that is not there of every leaf.
+/// Consumes the placeholder of a missing value from every leaf.
 fn skip(node: &Node, streams: &mut [Stream]) -> Result<(), String> {
     for stream in streams.get_mut(node.leaves.clone()).into_iter().flatten() {
         if stream.take()? != Value::Null {
@@ -329,7 +329,7 @@ fn skip(node: &Node, streams: &mut [Stream]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the list of that level has a further element.
+/// Returns true if the list of that level has a further element.
 fn goes_on(node: &Node, streams: &mut [Stream], again: i16) -> Result<bool, String> {
     let stream = streams.get_mut(node.leaves.start).ok_or("no such column")?;
     Ok(stream.peek()?.is_some_and(|(_, rep)| rep >= again))
@@ -419,7 +419,7 @@ fn batch<T: DataType>(
     Ok(())
 }
 
-/// A file that never believes a length: what lies beyond its end is refused before memory is taken.
+/// A file that never trusts a length: reads beyond its end are refused before memory is allocated.
 struct Input {
     file: Arc<File>,
     length: u64,

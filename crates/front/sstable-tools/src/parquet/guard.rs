@@ -1,10 +1,10 @@
-//! What the crate `parquet` does on a damaged file: it checks much, but takes some lengths and levels for
-//! right and panics when they are not.
+//! Panics of the crate `parquet` on a damaged file: it checks much, but trusts some lengths and
+//! levels and panics when they are wrong.
 //!
-//! Nothing else can be done about it from outside: to check all of that is to write the crate anew. Where
-//! panics unwind they are caught. The shipped build ends at a panic, so there the hook, which runs first,
-//! tells the error and ends the tool as any other damaged file does; `write` therefore reads a file
-//! through before it begins anything.
+//! The caller cannot prevent this: to check everything is to rewrite the crate. Where panics unwind
+//! they are caught. The shipped build aborts at a panic, so there the hook, which runs first,
+//! reports the error and ends the tool as any other damaged file does. `write` therefore reads a
+//! file to its end before it begins anything.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
@@ -33,11 +33,11 @@ impl Drop for Reading {
     }
 }
 
-/// Reads something of the file at `path`.
+/// Runs a read of the file at `path`.
 ///
 /// # Errors
-/// Those of `read`, and that the file is damaged where it panicked; then nothing more must be read with
-/// what it had.
+/// Those of `read`, and a panic as damage of the file. After a panic, the state of `read` must not
+/// be used any more.
 pub(super) fn guarded<T>(
     path: &Arc<str>,
     read: impl FnOnce() -> Result<T, String>,
@@ -60,8 +60,8 @@ pub(super) fn guarded<T>(
     })
 }
 
-/// Whether a panic is one of a file that is read: then it is told here, at the end of the tool, or by who
-/// catches it.
+/// Returns true if a panic is due to a file that is being read. It is then reported: here, at the
+/// end of the tool, or by the code that catches it.
 fn told(info: &PanicHookInfo<'_>) -> bool {
     let path = READING.with(|reading| reading.try_borrow().ok().and_then(|path| path.clone()));
     let Some(path) = path else { return false };

@@ -1,6 +1,6 @@
 //! Rows of CQL values to the columns of a Parquet file.
 //!
-//! A row group is kept in memory until it has [`GROUP_BYTES`] or [`GROUP_ROWS`], as its columns are
+//! A row group is buffered until it has [`GROUP_BYTES`] or [`GROUP_ROWS`], as its columns are
 //! written one after the other.
 
 use std::io::Write;
@@ -100,7 +100,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Writes what is left, and the end of the file.
+    /// Writes the buffered rows, and the end of the file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -209,7 +209,8 @@ struct Shred<'l> {
 }
 
 impl Shred<'_> {
-    /// `rep`: where a list, if any, goes on; `def`: level of what holds the value.
+    /// Appends a value. `rep`: repetition level of a list that continues, if any; `def`: level of
+    /// the parent.
     fn put(&mut self, node: &Node, value: Option<&[u8]>, rep: i16, def: i16) -> Result<(), String> {
         let is_text = matches!(node.ty, CqlType::Ascii | CqlType::Text | CqlType::Blob);
         let is_leaf = matches!(node.kind, Kind::Leaf | Kind::Duration);
@@ -380,7 +381,7 @@ fn unscaled(decimal: &Decimal, decimals: Decimals) -> Result<Vec<u8>, String> {
         )
     };
     let mut number = decimal.unscaled.clone();
-    // What is further away than that is zero, or does not fit.
+    // A number that is further away than that is zero, or does not fit.
     if number != BigInt::ZERO {
         let shift = i64::from(scale) - i64::from(decimal.scale);
         let steps = u32::try_from(shift.unsigned_abs()).ok().filter(|steps| *steps <= 4096);

@@ -23,7 +23,7 @@ pub(crate) enum Decimals {
     Fixed {
         /// Decimal digits, 1 to 38.
         precision: u8,
-        /// Digits behind the point, at most `precision`.
+        /// Digits after the point, at most `precision`.
         scale: u8,
     },
 }
@@ -54,7 +54,7 @@ impl FromStr for Decimals {
 pub(super) struct Node {
     pub(super) ty: CqlType,
     pub(super) kind: Kind,
-    /// Definition level when there is a value: what is below, and lists without elements, count from
+    /// Definition level of a present value: levels of nested values, and of empty lists, count from
     /// it.
     pub(super) def: i16,
     /// Leaves of it, in the order of the columns.
@@ -63,7 +63,7 @@ pub(super) struct Node {
     pub(super) is_required: bool,
 }
 
-/// What a node is made of.
+/// Content of a node.
 pub(super) enum Kind {
     Leaf,
     Duration,
@@ -73,7 +73,7 @@ pub(super) enum Kind {
     Entries(Box<Node>, Box<Node>, i16),
 }
 
-/// Where a node lies among the others.
+/// Position of a node among the others.
 #[derive(Clone, Copy)]
 struct Place {
     def: i16,
@@ -172,7 +172,7 @@ impl Shaper {
     }
 }
 
-/// What a scalar is in Parquet.
+/// Type of a scalar in Parquet.
 #[derive(Clone)]
 struct Leaf {
     physical: Physical,

@@ -91,7 +91,7 @@ fn rows_of_every_type_come_back_from_parquet() {
         assert_eq!(work.export(&[], &again, &format!("{again}.json")), exit::OK);
         assert_eq!(work.text(&format!("{again}.json")), work.text("first.json"));
     }
-    // A file that is there is never written over, and one that was begun does not stay.
+    // An existing file is never overwritten, and an unfinished one is removed.
     assert_eq!(work.export(&["--format", "parquet"], "first", "first.json"), exit::USAGE);
     let narrow = ["--format", "parquet", "--decimals", "9,1"];
     assert_eq!(work.export(&narrow, "first", "narrow.parquet"), exit::FAILED);

@@ -1,4 +1,4 @@
-//! Values of Parquet, and what they are as values of CQL.
+//! Values of Parquet, and their conversion to values of CQL.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ pub(crate) enum Value {
     Date(i32),
     /// Nanoseconds since midnight.
     Time(i64),
-    /// Milliseconds since 1970, what is finer cut off.
+    /// Milliseconds since 1970, truncated.
     Timestamp(i64),
     /// Months, days, nanoseconds.
     Duration(i32, i32, i64),
@@ -50,7 +50,7 @@ pub(super) enum Meaning {
     Interval,
 }
 
-/// What a leaf means.
+/// Returns the meaning of a leaf's values.
 ///
 /// # Errors
 /// A type of Parquet that is not read.
@@ -135,10 +135,10 @@ pub(super) fn of_int64(meaning: Meaning, number: i64) -> Value {
     }
 }
 
-/// Bytes of a leaf.
+/// Parses the bytes of a leaf.
 ///
 /// # Errors
-/// They are not what the leaf says.
+/// They do not match the leaf's type.
 pub(super) fn of_bytes(meaning: Meaning, bytes: &[u8]) -> Result<Value, String> {
     let number = |at: usize| {
         let four = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>());
@@ -225,7 +225,7 @@ fn convert(value: &Value, ty: &CqlType, depth: u32) -> Result<Option<Vec<u8>>, S
             let mut entries = entries.collect::<Result<Vec<_>, String>>()?;
             let order = Comparator::for_type(key);
             entries.sort_by(|(a, _), (b, _)| order.compare(a, b));
-            // Of two with the same key the later one stays.
+            // The later one of two entries with the same key wins.
             entries.reverse();
             entries.dedup_by(|(a, _), (b, _)| a == b);
             entries.reverse();

@@ -12,7 +12,7 @@ use crate::schema_file;
 /// The columns of a file and how its rows are written.
 pub(super) struct Columns<'o> {
     columns: Vec<&'o Column>,
-    /// Of every column of the file: what its values are, in the order of the file.
+    /// Meaning of each column of the file, in the order of the file.
     kinds: Vec<Option<(Fact, &'o Column)>>,
     plans: Plans,
 }
@@ -44,7 +44,7 @@ impl<'o> Columns<'o> {
         let schema = rows.schema_of_statics.as_ref();
         let of_statics = schema.map(|schema| rows.plan(schema, &insert(true))).transpose()?;
         let plan = match &of_statics {
-            // Of static columns only: nothing else is ever written with it.
+            // It writes static columns only.
             Some(_) if !has_clustering => rows.plan(schema.unwrap_or(rows.schema), &insert(true)),
             _ => rows.plan(rows.schema, &insert(false)),
         };

@@ -12,10 +12,11 @@ use crate::schema_file;
 /// Longest row of input, bytes.
 const LINE_BYTES_MAX: usize = 256 << 20;
 
-/// The columns that the first line of CSV names, as `INSERT JSON` does, and the times of columns.
+/// Returns the columns that the first line of CSV names, as `INSERT JSON` does, and the times of
+/// columns.
 ///
 /// # Errors
-/// A name that is neither; what is wrong with the line.
+/// A name that is neither; an error in the line.
 pub(super) fn columns(
     table: &Table,
     path: &str,
@@ -85,7 +86,7 @@ impl Input {
             "-" => Box::new(BufReader::new(std::io::stdin())),
             path => {
                 let file = std::fs::File::open(path).map_err(|e| format!("{path}: {e}"))?;
-                // Of a pipe there is none.
+                // A pipe has no length.
                 length = file.metadata().map_or(0, |metadata| metadata.len());
                 Box::new(BufReader::with_capacity(1 << 20, file))
             }
@@ -101,7 +102,7 @@ impl Input {
         if read > LINE_BYTES_MAX {
             return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
         }
-        // What programs on Windows begin a text with.
+        // Programs on Windows begin a text with a byte order mark.
         if self.line == 0 && line.starts_with('\u{feff}') {
             line.remove(0);
         }
@@ -115,8 +116,8 @@ impl Input {
         self.raw()
     }
 
-    /// The next record of CSV: cells in quotes may hold ends of lines and doubled quotes; lines of nothing
-    /// are passed over. `None` as a cell: empty without quotes.
+    /// Returns the next record of CSV. Cells in quotes may hold ends of lines and doubled quotes;
+    /// empty lines are skipped. `None` as a cell: empty without quotes.
     pub(super) fn record(&mut self) -> Result<Option<Vec<Option<String>>>, String> {
         let mut text = loop {
             self.begin = self.line + 1;
@@ -165,7 +166,7 @@ fn cells_of(record: &str) -> Result<Vec<Option<String>>, String> {
     }
 }
 
-/// A cell behind its opening quote, and what is behind its closing one.
+/// Parses a quoted cell after its opening quote; returns it and the text after its closing quote.
 fn quoted(inner: &str) -> Result<(Option<String>, &str), String> {
     let mut cell = String::new();
     let mut rest = inner;

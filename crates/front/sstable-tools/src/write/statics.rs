@@ -1,8 +1,8 @@
-//! Lines that name no clustering column: a partition's static columns only, which `INSERT JSON` does not
-//! take.
+//! Lines that name no clustering column: a partition's static columns only, which `INSERT JSON`
+//! does not accept.
 //!
-//! They are planned as rows of a table that has the static columns as its regular ones; what comes of it
-//! becomes the static row of the partition.
+//! They are planned as rows of a table that has the static columns as its regular ones; the
+//! resulting row becomes the static row of the partition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,12 +38,12 @@ pub(super) fn schema_of_statics(schema: &Schema, table: &Table) -> Option<Schema
     Some(only)
 }
 
-/// Whether a line is of static columns only.
+/// Returns true if a line is of static columns only.
 ///
 /// # Errors
 /// It names no clustering column, but one that belongs to a row.
 pub(super) fn is_of_statics(table: &Table, json: &str) -> Result<bool, String> {
-    // What is no object is refused where it is planned.
+    // A line that is no object is refused where it is planned.
     let Ok(named) = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(json) else {
         return Ok(false);
     };

@@ -188,7 +188,7 @@ fn an_export_by_another_tables_columns_is_refused() {
     ] {
         assert_eq!(export(&columns.replace(from, to), ""), exit::USAGE, "{to}");
     }
-    // What the file has and the table does not would be missing, unless it is named as dropped.
+    // Columns that only the file has would be lost, unless they are named as dropped.
     assert_eq!(export(&columns.replace("v text, ", ""), ""), exit::USAGE);
 }
 

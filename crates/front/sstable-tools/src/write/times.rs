@@ -1,8 +1,9 @@
-//! The columns `writetime(…)` and `ttl(…)` of an export: the times of values, which are written into the
-//! mutation that the plan of an `INSERT` made of the row.
+//! The columns `writetime(…)` and `ttl(…)` of an export: the times of values, which are written
+//! into the mutation that the plan of an `INSERT` built from the row.
 //!
-//! A value whose times are not said keeps those of the plan (`--timestamp`, `--ttl`). Files say nothing of
-//! a row's own marker: it gets the greatest of the times of its values, as with one `INSERT` each.
+//! A value without given times keeps those of the plan (`--timestamp`, `--ttl`). Files do not have
+//! the times of a row's own marker: it gets the greatest of the times of its values, as with one
+//! `INSERT` each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub(super) fn fact_of<'t>(table: &'t Table, name: &str) -> Option<(Fact, &'t Col
     (has_times && !column.ty.is_counter()).then_some((fact, column))
 }
 
-/// What a row says of the times of its values.
+/// Timestamps and times to live that a row gives for its values.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     of: BTreeMap<ColumnId, GivenTimes>,
@@ -94,7 +95,8 @@ impl Times {
             Given::Many(numbers) => numbers.iter().flatten().copied().collect::<Vec<i64>>(),
         };
         let fits = |number: &i64| match fact {
-            // Below lies what stands for "none", and the deletion of what a collection had before.
+            // Lower numbers are reserved: "none", and the deletion of a collection's previous
+            // content.
             Fact::WriteTime => *number > i64::MIN + 1,
             Fact::Ttl => (1..=i64::from(TtlSeconds::MAX.0)).contains(number),
         };
@@ -109,7 +111,7 @@ impl Times {
         Ok(())
     }
 
-    /// Takes a value of a line of JSON; null says nothing.
+    /// Adds a value of a line of JSON; null is ignored.
     ///
     /// # Errors
     /// Neither a number nor a list of them; a number out of range.
@@ -127,7 +129,7 @@ impl Times {
         given.map_or(Ok(()), |given| self.put(fact, column, given))
     }
 
-    /// Takes a value of a Parquet file; null says nothing.
+    /// Adds a value of a Parquet file; null is ignored.
     ///
     /// # Errors
     /// As those of JSON.
@@ -236,7 +238,7 @@ impl Times {
             let mut deletion = complex.deletion;
             let oldest = cells.iter().map(|(_, cell)| cell.timestamp).min();
             if let Some(oldest) = oldest.filter(|_| *is_timed && !deletion.is_live()) {
-                // What the collection was before is deleted just before its first element.
+                // The previous content of the collection is deleted just before its first element.
                 let timestamp = TimestampMicros(oldest.0.saturating_sub(1));
                 deletion = DeletionTime { timestamp, local: deletion.local };
             }
@@ -251,7 +253,7 @@ impl Times {
     }
 }
 
-/// The marker of a row with these values; as it was when no times are said of any of them.
+/// Returns the marker of a row with these values; unchanged if none of them has given times.
 fn marker<'c>(
     planned: Liveness,
     columns: impl Iterator<Item = (bool, &'c [(&'c [u8], CellRef<'c>)])>,

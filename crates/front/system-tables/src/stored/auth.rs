@@ -11,7 +11,8 @@ use store::StoreError;
 
 use super::row_sync::{self, Moment, Rows};
 
-/// The mutations that make the rows those of the snapshot, whatever another run or a Cassandra left.
+/// Returns the mutations that turn the rows into those of the snapshot, whatever another run or a
+/// Cassandra left.
 ///
 /// # Errors
 /// The tables cannot be read.

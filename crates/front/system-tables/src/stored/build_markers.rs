@@ -1,6 +1,6 @@
-//! Rows in which a Cassandra notes that its views and indexes are built. They are deleted at each start:
-//! there are no views and indexes here, and a Cassandra that gets the directory back and has such rows
-//! takes what is made again under the same name for built, without the rows that it lacks.
+//! Rows in which a Cassandra records that its views and indexes are built. They are deleted at each
+//! start: this server has no views and indexes. A Cassandra that takes the directory back would
+//! treat a re-created view or index of the same name as built, although it lacks rows.
 
 use cluster::ClusterSnapshot;
 use coordinator::Coordinator;
@@ -24,7 +24,8 @@ pub(super) async fn all(
     for name in TABLES {
         let Some(table) = snapshot.schema.table("system", name) else { continue };
         let mut old = row_sync::present(coordinator, table, moment.now).await?;
-        // Keyed by keyspace. Cassandra has an index on a table of its own, which it keeps up itself.
+        // Keyed by keyspace. Cassandra has an index on a table of its own, which it maintains
+        // itself.
         old.retain(|(keyspace, _)| keyspace.as_slice() != b"system");
         out.extend(row_sync::rewrite(table, old, Rows::new(), moment));
     }

@@ -99,16 +99,17 @@ impl OwnRows {
     }
 }
 
-/// What the tables of estimates have.
+/// Content of the tables of estimates.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     /// For these ranges.
     ranges: PrimaryRanges,
-    /// Of each table, in the order of the ranges.
+    /// Estimates of each table, in the order of the ranges.
     tables: BTreeMap<TableId, Vec<EstimateReport>>,
 }
 
-/// Behind the first token, up to the second; `Token::MIN` as the second is the end of the ring.
+/// Tokens after the first, up to and including the second; `Token::MIN` as the second is the end of
+/// the ring.
 type Range = (Token, Token);
 
 /// The ranges that end with this node's tokens, in ring order, the one over the end of the ring in two

@@ -1,9 +1,9 @@
-//! Rows of `system.large_partitions`, `system.large_rows` and `system.large_cells`: what has much in one SSTable,
-//! as long as that is used.
+//! Rows of `system.large_partitions`, `system.large_rows` and `system.large_cells`: large data in
+//! SSTables that are in use.
 //!
-//! Owns: their content. A row comes when an SSTable comes into use and goes when it goes out of it, or after
-//! thirty days; what a crash left is found at the next start. Source: ScyllaDB's documentation of these
-//! tables; there is no row for their own SSTables.
+//! Owns: their content. A row is written when an SSTable comes into use. It is deleted when the
+//! SSTable goes out of use, or after thirty days; the next start removes leftovers of a crash.
+//! Source: ScyllaDB's documentation of these tables; there is no row for their own SSTables.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -20,11 +20,11 @@ use super::own_rows::OwnRows;
 
 /// The tables.
 const TABLES: [&str; 3] = ["large_partitions", "large_rows", "large_cells"];
-/// How long a row stays when nobody deletes it.
+/// Time to live of a row, in case it is never deleted.
 const TTL: TtlSeconds = TtlSeconds(30 * 86_400);
 
 impl OwnRows {
-    /// Keeps the rows of this shard's SSTables from now on.
+    /// Maintains the rows of this shard's SSTables from now on.
     pub fn record_large_data(&self, store: &Store, executor: &Rc<Executor>) {
         let own = self.clone();
         store.observer().on_large_data(move |event| {
@@ -50,7 +50,7 @@ impl OwnRows {
         let _ = self.gate.spawn(&self.rt, Group::Admin, "large-data-start", task);
     }
 
-    /// Deletes the rows of SSTables that are not there any more.
+    /// Deletes the rows of SSTables that no longer exist.
     fn forget_gone(&self, store: &Store, names: BTreeSet<SstableName>) {
         for name in names {
             if store.observer().large_fate(&name) == LargeFate::Gone {
@@ -72,7 +72,7 @@ impl OwnRows {
                 }
             }
         };
-        // A closed gate: the node stops; the next start looks after it.
+        // A closed gate: the node stops; the next start retries.
         let _ = self.gate.spawn(&self.rt, Group::Admin, "large-data", task);
     }
 }

@@ -1,11 +1,14 @@
-//! The node's own rows in stored tables, so that drivers read them and a Cassandra can open a drained directory.
+//! The node's own rows in stored tables, so that drivers read them and a Cassandra can open a
+//! drained directory.
 //!
-//! What follows from the metadata: [`writer`] writes `system.local`, [`peers`], `system_schema`, [`auth`], and removes
-//! what an earlier run or a Cassandra left ([`restored_schema`], [`build_markers`]). What the node does: [`own_rows`]
-//! with [`estimates`], [`compaction_history`], [`large_data`]; [`repair_history`].
+//! Derived from the metadata: [`writer`] writes `system.local`, [`peers`], `system_schema`,
+//! [`auth`], and removes leftovers of an earlier run or a Cassandra ([`restored_schema`],
+//! [`build_markers`]). Records of the node's activity: [`own_rows`] with [`estimates`],
+//! [`compaction_history`], [`large_data`]; [`repair_history`].
 //!
-//! Rows are read back by statements of the node itself (`query::select_for_node`), but for keys of rows that are to be
-//! replaced ([`row_sync`]): a SELECT of `system_auth` shows the metadata and not what is stored.
+//! Rows are read back by statements of the node itself (`query::select_for_node`), except keys of
+//! rows that are to be replaced ([`row_sync`]): a SELECT of `system_auth` shows the metadata and
+//! not the stored rows.
 
 mod auth;
 mod build_markers;

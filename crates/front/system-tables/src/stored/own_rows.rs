@@ -13,7 +13,7 @@ use rt::{Gate, Rt};
 
 use super::estimates::Written;
 
-/// What rows are written with on a shard. Clones share.
+/// Writer of rows on a shard. Clones share.
 #[derive(Clone)]
 pub struct RowWriter {
     /// The shard.
@@ -26,7 +26,7 @@ pub struct RowWriter {
     pub gate: Gate,
 }
 
-/// What a shard writes its node's own rows with. Clones share.
+/// Writer of the node's own rows on a shard. Clones share.
 #[derive(Clone)]
 pub struct OwnRows {
     pub(super) rt: Rt,

@@ -18,7 +18,7 @@ use super::row_sync::{self, Moment, RowKey, Rows};
 
 const TABLES: [&str; 2] = ["peers", "peers_v2"];
 
-/// The members that drivers are told of, by address.
+/// Returns the members that drivers may see, by address.
 fn shown(snapshot: &ClusterSnapshot) -> BTreeMap<SocketAddr, Arc<Member>> {
     let members = snapshot.members.values().filter(|member| {
         let is_in = !matches!(member.state, MemberState::Joining | MemberState::JoinHandover);
@@ -47,7 +47,7 @@ pub(super) fn difference(
     out
 }
 
-/// The mutations that make the rows those of `snapshot`, whatever an earlier run left.
+/// Returns the mutations that turn the rows into those of `snapshot`, whatever an earlier run left.
 ///
 /// # Errors
 /// The tables cannot be read.
@@ -66,7 +66,7 @@ pub(super) async fn all(
     Ok(out)
 }
 
-/// Deletes the rows at `old` that are not wanted any more and writes those that are.
+/// Deletes the rows at `old` that are no longer wanted and writes those that are.
 fn rewrite(
     table: &Table,
     old: BTreeSet<RowKey>,

@@ -36,14 +36,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct RepairRows {
     writer: RowWriter,
     uuids: UuidSource,
-    /// Timestamp of the last row: what ends goes over what began in the same microsecond.
+    /// Timestamp of the last row: the end of an operation overrides its beginning in the same
+    /// microsecond.
     last: Cell<i64>,
-    /// How long traces are kept.
+    /// Time to live of traces.
     trace_ttl: TtlSeconds,
 }
 
 impl RepairRows {
-    /// Traces are kept for `trace_ttl`.
+    /// Builds the writer; traces expire after `trace_ttl`.
     pub fn new(writer: RowWriter, trace_ttl: TtlSeconds) -> RepairRows {
         let uuids = UuidSource::new(writer.rt.random_u64());
         RepairRows { writer, uuids, last: Cell::new(0), trace_ttl }
@@ -244,7 +245,7 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
     }
 }
 
-/// What a traced repair is about.
+/// Columns about the subject of a traced repair.
 fn session_columns(keyspace: &str, tables: &[String]) -> Vec<Column> {
     let tables: Vec<String> = tables.iter().map(|t| format!("{keyspace}.{t}")).collect();
     let parameters = vec![

@@ -1,8 +1,8 @@
-//! Rows of `system_schema` at a start that the metadata log knows nothing of: files of these tables that were put back,
-//! as restores of whole directories do, or what a drop that was cut off has left.
+//! Rows of `system_schema` at a start that the metadata log does not know: restored files of these
+//! tables, as restores of whole directories bring, or leftovers of an interrupted drop.
 //!
-//! The metadata log decides what the schema is. Such rows are named and removed; what they stand for comes back by a
-//! statement only.
+//! The metadata log decides the schema. Such rows are reported and removed; only a statement brings
+//! back their keyspaces and tables.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use store::StoreError;
 /// Names in one line, at most.
 const NAMED_MAX: usize = 50;
 
-/// What the tables show and the schema does not have.
+/// Keyspaces and tables that the tables show and the schema does not have.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RestoredSchema {
     keyspaces: BTreeSet<String>,
@@ -66,12 +66,13 @@ impl RestoredSchema {
         }
     }
 
-    /// Keyspaces whose rows are to be removed as a whole; rows of other keyspaces are rewritten at each start.
+    /// Returns the keyspaces whose rows are to be removed as a whole; rows of other keyspaces are
+    /// rewritten at each start.
     pub(super) fn keyspaces(&self) -> impl Iterator<Item = &str> {
         self.keyspaces.iter().map(String::as_str)
     }
 
-    /// Logs what was found.
+    /// Logs the findings.
     pub(super) fn report(&self) {
         if let Some(text) = self.text() {
             tracing::warn!("{text}");

@@ -1,4 +1,4 @@
-//! Brings the rows of a stored table to those that are wanted: the system tables whose content follows
+//! Updates the rows of a stored table to the wanted ones: the system tables whose content follows
 //! from the metadata. Never: decides what the rows are.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ pub(super) fn rewrite(
     written.chain(gone).map(|(key, row)| mutation(table, &key, row, moment)).collect()
 }
 
-/// One row, after a deletion of whatever was at its key.
+/// Builds the mutation of one row, after a deletion of any row at its key.
 fn mutation(
     table: &Table,
     (key, clustering): &RowKey,

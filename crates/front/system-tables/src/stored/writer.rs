@@ -1,16 +1,17 @@
-//! What the node writes about itself into ordinary tables, so that drivers read it and Cassandra
-//! can open a drained directory: `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`,
+//! Rows about the node in ordinary tables, so that drivers read them and Cassandra can open a
+//! drained directory: `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`,
 //! `system_auth.*`.
 //!
-//! The metadata log is the truth; these tables are written from it and never read back, but after a
-//! Cassandra ran on the directory (`takeover`). Their timestamps grow with every run, so
-//! that they are newer than what such a Cassandra wrote. All of them
-//! are written again at each start, because a power cut may have taken the unsynced writes of the
-//! last change; each keyspace is a deletion of its rows followed by all of them. A change writes the
-//! rows that differ from what the tables show.
+//! The metadata log is the truth. These tables are written from it and never read back, except
+//! after a Cassandra ran on the directory (`takeover`). Their timestamps grow with every run, so
+//! that they are newer than those of such a Cassandra. All of them are rewritten at each start,
+//! because a power cut may have lost the unsynced writes of the last change: each keyspace is a
+//! deletion of its rows followed by all of them. A change writes the rows that differ from those
+//! that the tables show.
 //!
-//! INV-system-tables-1: what the tables do not show yet (disks or memtables were full) is retried until they do.
-//! They have a reserve of memtables ([`store::Store::admit_write_of`]), so that this is rare.
+//! INV-system-tables-1: changes that the tables do not show yet (disks or memtables were full) are
+//! retried until they do. They have a reserve of memtables ([`store::Store::admit_write_of`]), so
+//! that this is rare.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -38,7 +39,7 @@ use super::{auth, build_markers, estimates, peers, restored_schema};
 /// Interval between attempts to write what the tables do not show yet.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What the system tables are written from and with.
+/// Sources and tools of the writer of system tables.
 pub struct SystemTables {
     /// Shard 0.
     pub rt: Rt,
@@ -52,7 +53,7 @@ pub struct SystemTables {
     pub truncations: Truncations,
     /// Where `metadata/truncated` is.
     pub work_dir: String,
-    /// What `system.local` says of addresses.
+    /// Addresses for `system.local`.
     pub addresses: LocalAddresses,
     /// Number of this run: wall-clock microseconds, larger than that of every earlier run.
     pub run: u64,
@@ -76,7 +77,7 @@ pub struct LocalAddresses {
 }
 
 impl SystemTables {
-    /// Writes everything and keeps it up to date from now on. Shard 0 only.
+    /// Writes everything and updates it from now on. Shard 0 only.
     ///
     /// # Errors
     /// The tables cannot be written.
@@ -129,7 +130,7 @@ struct Writer {
     generation: i32,
     /// Number of this run, larger than every earlier one: wall-clock microseconds.
     run: i64,
-    /// What the tables show, durably.
+    /// Snapshot that the tables show, durably.
     shown: RefCell<Arc<ClusterSnapshot>>,
     /// Why something of the last attempt is in memory only.
     not_durable: RefCell<Option<StoreError>>,
@@ -165,7 +166,7 @@ impl Writer {
                 if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
                     break;
                 }
-                // Each attempt is kept in memory until the disk has room: none is made before.
+                // Each attempt stays in memory until the disk has room: none is made before.
                 if matches!(
                     this.coordinator.store().writer().admit_write(),
                     Err(StoreError::DiskFull { .. })
@@ -368,9 +369,9 @@ fn difference(
     Some(EncodedMutation { table: new.table, token: new.token, bytes })
 }
 
-/// `truncated_at` of `system.local`: for each table that was truncated, where in the commit log and
-/// when. The place is Cassandra's "none", because a Cassandra that is given this directory would
-/// leave out what it finds before that place in a commit log of its own.
+/// `truncated_at` of `system.local`: for each truncated table, a position in the commit log and the
+/// time. The position is Cassandra's "none", because a Cassandra on this directory would skip
+/// entries before that position in a commit log of its own.
 fn truncated_at(snapshot: &ClusterSnapshot, at: TimestampMicros) -> Option<EncodedMutation> {
     let schema = &snapshot.schema;
     let there = |table: &stdx::TableId| schema.table_by_id(*table).is_some();

@@ -1,4 +1,4 @@
-//! What the virtual tables of repairs have in common: the course of what begins and ends, and what it is about.
+//! Columns that the virtual tables of repairs share: the course of an operation and its subject.
 //!
 //! Source: Cassandra's `LocalRepairTables`, `CoordinatorState`.
 
@@ -12,7 +12,7 @@ pub(super) fn millis(at: i64) -> i64 {
     at.div_euclid(1000)
 }
 
-/// What Cassandra shows of everything that ends: when it began, what it came to.
+/// Course of an operation as Cassandra shows it: its beginning, phases and end.
 pub(super) struct Course<'a> {
     /// When it was made, microseconds since 1970.
     pub(super) init: i64,
@@ -31,7 +31,7 @@ impl Course<'_> {
         row.text("status", status);
     }
 
-    /// The same for tables without a status; what it would be.
+    /// The same for tables without a status; returns the status.
     pub(super) fn put_without_status(
         &self,
         row: &mut VirtualRowBuilder<'_>,
@@ -81,7 +81,7 @@ impl<'a> Course<'a> {
     }
 }
 
-/// What a job or a validation is about.
+/// Subject of a job or a validation.
 pub(super) struct Subject<'a> {
     pub(super) repair: Uuid,
     pub(super) session: Uuid,

@@ -47,7 +47,7 @@ fn status(member: &MemberReport, peer: &GossipPeerReport) -> String {
     }
 }
 
-/// What a node that is alone would say of itself; it has no heartbeat.
+/// Returns a lone node's report about itself; it has no heartbeat.
 fn alone(node: &NodeReport, me: &MemberReport) -> GossipPeerReport {
     GossipPeerReport {
         host_id: node.host_id.clone(),
@@ -61,8 +61,8 @@ fn alone(node: &NodeReport, me: &MemberReport) -> GossipPeerReport {
     }
 }
 
-/// Gossip here has one version for all of a node's states, which is not Cassandra's: versions of
-/// states are null. What a node is comes from the metadata log.
+/// Gossip here has one version for all of a node's states, unlike Cassandra's: versions of states
+/// are null. A node's attributes come from the metadata log.
 fn gossip(table: &Table, member: &MemberReport, peer: &GossipPeerReport) -> Row {
     let Ok(address) = member.address.parse::<IpAddr>() else { return Ok(None) };
     let mut row = VirtualRowBuilder::new(table);

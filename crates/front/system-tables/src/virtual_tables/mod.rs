@@ -1,7 +1,8 @@
 //! Virtual tables of `system_views` that describe this node, all shards together: one row of [`TABLES`] each.
 //!
-//! A number that nobody counts is null; a table without any number is [`empty`]. Where a table's rows are made of one
-//! report, its module has a pure function from the report to the rows beside the one that asks for it.
+//! A number that is not counted is null; a table without any number is [`empty`]. Where a table's
+//! rows come from one report, its module has a pure function from the report to the rows, beside
+//! the one that asks for it.
 //!
 //! `system_views.clients` and `queries` are about connections: `cql-server` has them.
 
@@ -45,13 +46,13 @@ type Row = Result<Option<VirtualRow>, VirtualRowError>;
 /// A future of rows.
 type RowsFuture<'a> = Pin<Box<dyn Future<Output = Rows> + 'a>>;
 
-/// Where the rows of a virtual table come from.
+/// Source of the rows of a virtual table.
 enum Content {
-    /// A function makes all of them.
+    /// A function builds all of them.
     Rows(for<'a> fn(&'a Sources, &'a Table) -> RowsFuture<'a>),
     /// One for each table of the node: a function sets the columns outside of the key.
     PerTable(fn(&mut VirtualRowBuilder<'_>, &TableReport)),
-    /// What it would show does not exist here.
+    /// Always empty: its subject does not exist here.
     Empty,
 }
 
@@ -61,7 +62,7 @@ struct VirtualTable {
     content: Content,
 }
 
-/// A table whose rows an `async fn(&Sources, &Table) -> Rows` makes.
+/// A table whose rows an `async fn(&Sources, &Table) -> Rows` builds.
 macro_rules! rows {
     ($name:literal, $rows:path) => {
         VirtualTable {

@@ -1,6 +1,7 @@
-//! `system_views.repair_participates` and `repair_validations`: the node's part in repairs, its own and those of others.
+//! `system_views.repair_participates` and `repair_validations`: the node's part in repairs, its own
+//! and those of others.
 //!
-//! A validation lasts until the last digest that is asked for. Source: Cassandra's `LocalRepairTables`.
+//! A validation lasts until the last requested digest. Source: Cassandra's `LocalRepairTables`.
 
 use admin::model::{ParticipationReport, ValidationReport};
 use admin::{AdminReply, AdminRequest};
@@ -68,7 +69,7 @@ fn participation(table: &Table, one: &ParticipationReport, now: i64) -> Row {
     row.finish().map(Some)
 }
 
-/// Of what is done all is done; of the rest 99 at most.
+/// Returns 100 for a finished validation, else 99 at most.
 fn progress(one: &ValidationReport) -> f32 {
     if one.course.ended_at.is_some() {
         return 100.0;
@@ -87,7 +88,7 @@ fn validation(
     let parse = |id: &str| Uuid::parse_str(id).ok();
     let ids = (parse(&one.id), parse(&repair.id), parse(&one.session));
     let (Some(id), Some(repair_id), Some(session)) = ids else { return Ok(None) };
-    // A table that is dropped has no name any more.
+    // A dropped table no longer has a name.
     let Some((keyspace, name)) = &one.table else { return Ok(None) };
     let mut row = VirtualRowBuilder::new(table);
     let phases = [

@@ -1,7 +1,7 @@
 //! `system_views.repairs`, `repair_sessions` and `repair_jobs`: repairs that this node coordinates.
 //!
-//! Replicas of a repair are not asked for a tree but for digests of stretches, which are compared and sent where they
-//! differ as it goes on: a job's rows may be sent before it is all compared.
+//! Replicas of a repair do not send a tree but digests of stretches, which are compared, and sent
+//! where they differ, in a pipeline: a job's rows may be sent before all of it is compared.
 //!
 //! Source: Cassandra's `LocalRepairTables`.
 
@@ -42,7 +42,7 @@ pub(super) async fn jobs(sources: &Sources, table: &Table) -> Rows {
     job_rows(table, &reports(sources).await, now)
 }
 
-/// Repairs of which details are known.
+/// Returns the repairs with known details.
 fn detailed(all: &[RepairReport]) -> impl Iterator<Item = (&RepairReport, &RepairDetails)> {
     all.iter().filter_map(|report| Some((report, report.details.as_deref()?)))
 }

@@ -1,4 +1,5 @@
-//! What the rows of virtual tables are made of: reports of all shards together, as administration has them.
+//! Sources of the rows of virtual tables: reports of all shards together, as administration has
+//! them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use stdx::ShardId;
 
 use super::NodeLog;
 
-/// What a shard knows about the node.
+/// Sources of a shard's facts about the node.
 pub struct Sources {
     /// The shard.
     pub rt: Rt,

@@ -10,7 +10,7 @@ pub(super) async fn statements(sources: &Sources, table: &Table) -> Rows {
     statement_rows(table, &sources.metrics().await)
 }
 
-/// Every shard keeps the prepared statements; each execution is counted on one of them.
+/// Every shard has the prepared statements; each execution is counted on one of them.
 pub(super) fn statement_rows(table: &Table, shards: &[telemetry::Snapshot]) -> Rows {
     let kept = shards.iter().map(|m| number(m, "cql_prepared_statements")).max();
     let all = merged(shards);

@@ -1,4 +1,4 @@
-//! `system_views.streaming`: streams that are under way. Source: Cassandra's `StreamingVirtualTable`.
+//! `system_views.streaming`: running streams. Source: Cassandra's `StreamingVirtualTable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(super) async fn rows(sources: &Sources, table: &Table) -> Rows {
     }
 }
 
-/// What the sessions of one plan come to.
+/// Sum over the sessions of one plan.
 #[derive(Default)]
 struct Stream {
     operation: String,
@@ -38,7 +38,7 @@ fn add(sum: &mut StreamProgress, more: &StreamProgress) {
     sum.bytes_done += more.bytes_done;
 }
 
-/// The rows of `streaming`: what is under way, plan by plan. Who receives has asked for it.
+/// Returns the rows of `streaming`: the running streams by plan. The receiver has requested them.
 pub(super) fn stream_rows(
     table: &Table,
     node: &NodeReport,
@@ -74,7 +74,7 @@ fn stream(table: &Table, id: Uuid, plan: &Stream, now: i64) -> Result<VirtualRow
     let started = plan.started.unwrap_or(0);
     let all = plan.into.bytes.saturating_add(plan.out.bytes);
     let done = plan.into.bytes_done.saturating_add(plan.out.bytes_done);
-    // Of what is not at its end Cassandra shows 99 at most.
+    // Cassandra shows at most 99 for an unfinished plan.
     let percent = (u128::from(done) * 100).checked_div(u128::from(all)).unwrap_or(0).min(99);
     let mut row = VirtualRowBuilder::new(table);
     row.uuid("id", id)

@@ -19,7 +19,7 @@ pub struct LogRecord {
     pub level: &'static str,
     /// The module that wrote it.
     pub logger: &'static str,
-    /// Its text, with its fields behind it.
+    /// Its text, followed by its fields.
     pub message: String,
 }
 

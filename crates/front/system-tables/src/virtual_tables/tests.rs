@@ -430,7 +430,7 @@ fn repairs_are_shown_with_their_phases_and_sessions() {
         )]
     );
 
-    // What has ended does not get older.
+    // A finished repair does not get older.
     let ended = RepairDetails {
         sessions: vec![session(Some(6_000_000), Some("x"))],
         ended_at: Some(6_000_000),

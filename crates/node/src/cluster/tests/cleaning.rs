@@ -93,7 +93,7 @@ fn nobody_cleans_while_a_node_moves() {
     }
 }
 
-/// What shard 0 of a node answers.
+/// Returns the answer of a node's shard 0.
 fn asked(net: &Net, of: &Started, request: AdminRequest) -> AdminReply {
     let found: Rc<RefCell<Option<AdminReply>>> = Rc::default();
     let (out, admin) = (found.clone(), of.admin.clone());

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A start that is refused at its last step leaves what is there of a dropped table; the next one removes it.
+/// A start that is refused at its last step keeps the files of a dropped table; the next one
+/// removes them.
 #[test]
 fn a_drop_that_was_cut_off_waits_for_a_start_that_nothing_refuses() {
     let net = Net::new(240);
@@ -13,7 +14,7 @@ fn a_drop_that_was_cut_off_waits_for_a_start_that_nothing_refuses() {
         node.node.request_stop();
         net.world.run_until(|| !net.world.is_alive(&node.node), Duration::from_secs(60)).unwrap();
     };
-    // What is in memory is flushed then.
+    // Memtables are flushed then.
     stop(&node);
     let disk = net.world.disk(&name(1));
     let of_table = |path: &String| path.contains("/ks/t-");

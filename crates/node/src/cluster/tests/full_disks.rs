@@ -41,7 +41,7 @@ impl Net {
         (0..at.shards).map(one).collect()
     }
 
-    /// What `at` knows of the disks, by host id.
+    /// Returns the states of the disks that `at` knows, by host id.
     fn disks(&self, at: &Started) -> std::collections::BTreeMap<String, String> {
         let AdminReply::Cluster(report) = self.ask(at, 0, AdminRequest::Cluster) else {
             panic!("no report");
@@ -174,7 +174,7 @@ fn what_is_stuffed_warns_only_and_what_has_no_limits_says_nothing() {
         assert!(text.ends_with(reason), "{text}");
     }
     assert_eq!(set("data_disk_usage_percentage_threshold", &["90", "-1"]), ["FULL", "SPACIOUS"]);
-    // The real disk fills up by itself and is emptied again.
+    // The real disk fills up without a change of limits, and is emptied again.
     assert_eq!(set("data_disk_usage_max_disk_size", &["null"]), ["SPACIOUS", "SPACIOUS"]);
     net.world.disk("n1").set_free_bytes(Some(100));
     net.run(35);

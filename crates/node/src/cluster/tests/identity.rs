@@ -1,4 +1,4 @@
-//! Who a node is goes by its host id, not by its address.
+//! Nodes are identified by host id, not by address.
 
 use std::collections::BTreeMap;
 

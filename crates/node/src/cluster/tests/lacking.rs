@@ -41,12 +41,12 @@ fn refused_newcomer(seed: u64) -> Option<(Net, Vec<Started>, String)> {
 
 #[test]
 fn a_newcomer_is_refused_what_only_a_dead_node_has_and_told_what_to_do() {
-    // Of some seeds the newcomer gets no token range of the dead node.
+    // With some seeds the newcomer gets no token range of the dead node.
     let (net, nodes, failure) = (304..320).find_map(refused_newcomer).unwrap();
     let expected = "Unable to find sufficient sources for streaming range";
     assert!(failure.contains(expected) && failure.contains("with RF=1"), "{failure}");
     assert!(failure.contains("consistent_rangemovement"), "{failure}");
-    // What the message says: first both are taken out.
+    // The message's advice: first both are removed.
     let removals: Vec<String> =
         failure.split("nodetool removenode ").skip(1).map(|t| t[..36].to_owned()).collect();
     assert_eq!(removals.len(), 2, "{failure}");

@@ -332,7 +332,7 @@ fn a_newcomer_takes_over_the_data_of_its_ranges() {
         for n in 1..=3 {
             net.check_rows(n, 60);
         }
-        // What it has is its own, after a restart too.
+        // It stored the data itself: it has the rows after a restart too.
         net.world.kill(&nodes[2].node);
         let again = net.start(3);
         net.until_ready(&[&again]);
@@ -375,7 +375,7 @@ fn a_decommissioned_node_leaves_its_data_behind() {
         for n in 1..=2 {
             net.check_rows(n, 60);
         }
-        // It is told so when it is started again.
+        // A later start is refused with that error.
         let again = net.start(3);
         let failure = net.failure_of(&again);
         assert!(failure.contains("is no member of the cluster any more"), "{failure}");
@@ -571,7 +571,7 @@ fn a_schema_change_needs_a_majority_of_the_voters_and_data_does_not() {
     net.until_ready(&[&again]);
     net.run(10);
     net.query(1, &keyspace("lonely")).unwrap();
-    // What it missed was kept for it.
+    // The hints for it were stored.
     net.run(30);
     let select = "SELECT v FROM ks.t WHERE k = 7";
     let found = net.query_at(2, select, Consistency::Quorum).unwrap();
@@ -591,7 +591,7 @@ fn without_bootstrap_a_newcomer_lacks_what_it_did_not_take_over() {
         !net.query_at(3, &select, Consistency::All).unwrap().is_empty()
     };
     let missing = (0..60).filter(|k| !found(*k)).count();
-    // Of four tokens in twelve it has some, never all.
+    // It has some of four tokens in twelve, never all.
     assert!((1..60).contains(&missing), "{missing} rows are missing");
 }
 
@@ -605,7 +605,7 @@ fn a_node_that_is_asked_to_stop_ends_and_comes_back() {
         net.world
             .run_until(|| !net.world.is_alive(&nodes[2].node), Duration::from_secs(60))
             .unwrap();
-        // It said so: nobody waits for it.
+        // It announced its stop: no peer waits for it.
         net.world.run_for(Duration::from_millis(500));
         let refused = net.query_at(1, "SELECT v FROM ks.t WHERE k = 1", Consistency::All);
         let text = refused.unwrap_err();

@@ -48,7 +48,7 @@ impl Net {
         self.query(n, &format!("ALTER KEYSPACE ks WITH replication = {replication}"))
     }
 
-    /// Whether there is a file on the disk of a node that does not run.
+    /// Returns true if a file exists on the disk of a node that does not run.
     fn has_file(&self, n: u8, path: &'static str) -> bool {
         let found = Rc::new(Cell::new(false));
         let out = found.clone();
@@ -136,7 +136,8 @@ fn a_node_with_one_token_moves_with_its_data() {
             cell.as_deref().is_some_and(|c| c.windows(moved.len()).any(|w| w == moved))
         };
         assert!(tokens.iter().any(|row| has(&row[0])), "seed {seed}: {tokens:?}");
-        // What it gave up goes by itself, and it stands there after a restart.
+        // Data that it no longer owns is removed automatically, and it keeps its token over a
+        // restart.
         net.run(300);
         net.world.kill(&nodes[2].node);
         nodes[2] = net.start_with(3, single(&net, 3, 6_000_000_000_000_000_000));
@@ -245,7 +246,7 @@ fn a_newcomer_is_taken_out_again_and_the_ring_is_as_it_was() {
     }
 }
 
-/// What is to be removed is not forgotten by a start; fewer replicas are a reason too.
+/// Pending removals survive a restart; fewer replicas are a reason too.
 #[test]
 fn what_a_keyspace_does_not_ask_for_any_more_goes_by_itself_over_a_restart() {
     let net = Net::new(340);
@@ -267,7 +268,7 @@ fn what_a_keyspace_does_not_ask_for_any_more_goes_by_itself_over_a_restart() {
     }
 }
 
-/// What a node says of its part in the cluster, all shards together.
+/// Returns a node's report about its part in the cluster, all shards together.
 fn report(net: &Net, of: &Started) -> admin::model::ClusterReport {
     let mut all = admin::model::ClusterReport::default();
     for shard in (0..of.shards).map(ShardId) {
@@ -415,7 +416,7 @@ fn a_removal_is_given_up_and_the_dead_node_is_a_member_as_before() {
     net.check_rows(2, 60);
 }
 
-/// Who carried it out died: another one takes the order back.
+/// The node that carried it out died: another one takes the order back.
 #[test]
 fn a_removal_that_was_left_behind_is_given_up_at_another_node() {
     let net = Net::new(352);

@@ -80,7 +80,7 @@ fn a_traced_repair_is_in_the_traces_and_among_the_repairs() {
         assert_eq!(part[1].as_deref(), Some(initiator.as_bytes()));
         assert_eq!(part[2..], [Some(vec![1]), Some(vec![1])], "n{n}");
     }
-    // What the cluster streamed when it was founded is over.
+    // Streams of the cluster's founding have ended.
     assert!(net.texts(1, "SELECT status FROM system_views.streaming").is_empty());
 
     let columns = "command, request, parameters['columnFamilies'], duration, session_id";

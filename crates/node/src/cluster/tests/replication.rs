@@ -11,7 +11,7 @@ impl Net {
         self.query(n, &alter).unwrap();
     }
 
-    /// Whether node `n` inserts a row that is not there.
+    /// Returns true if node `n` inserts a row that is missing.
     fn insert_new(&self, n: u8, k: u32) -> Result<bool, String> {
         let insert = format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'v{k}') IF NOT EXISTS");
         let rows = self.query_at(n, &insert, Consistency::Quorum)?;
@@ -48,7 +48,7 @@ fn new_replicas_know_what_was_decided_before_they_were_any() {
         if waits {
             assert_eq!(unknown, 0, "a quorum is there");
         } else {
-            // Down for long: nobody gives up what it knows.
+            // Down for long: no replica forgets what it knows.
             net.run(60);
             assert_eq!(net.insert_again(2).0, 0);
             let back = net.start(1);

@@ -60,7 +60,7 @@ fn a_role_and_its_permissions_count_on_every_node_when_the_statement_is_answered
         for n in 1..=3 {
             assert_eq!(net.query_as(n, READER, select), Err(denied.to_owned()), "n{n}");
         }
-        // Who is left alone lets people in as before, and after a start too.
+        // The last node authenticates clients as before, and after a restart too.
         net.world.kill(&nodes[0].node);
         net.world.kill(&nodes[1].node);
         assert_eq!(net.query_as(3, READER, local).map(|rows| rows.len()), Ok(1));

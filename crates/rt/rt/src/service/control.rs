@@ -8,12 +8,12 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// The owner's order; it only goes up.
+/// The owner's order; it never decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
     #[default]
     Serve,
-    /// Serve what was taken, take no more.
+    /// Serve accepted requests, accept no more.
     Drain,
     /// Drop everything.
     Abort,
@@ -117,7 +117,7 @@ impl Control {
     /// Waits until the order is `order` or a later one.
     pub(super) async fn ordered(&self, order: Order) {
         poll_fn(|cx| {
-            // Registered first: an order that comes in between wakes.
+            // Register first: an order that arrives in between wakes.
             self.register_worker(cx);
             if self.order() >= order { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -153,7 +153,7 @@ impl Control {
             };
             if let Some(failure) = failure {
                 state.failure.get_or_insert(failure);
-                // Its other threads serve nothing any more: one service is alive or it is not.
+                // Stop its other threads too: a service is alive as a whole or not at all.
                 state.order = Order::Abort;
             }
             let mut wakers = std::mem::take(&mut state.workers);
@@ -215,7 +215,7 @@ impl Control {
         wake(wakers);
     }
 
-    /// Waits until something was counted and takes the counts; `None`: the service has ended.
+    /// Waits for counts and takes them; `None`: the service has ended.
     pub(super) async fn next_counts(&self) -> Option<impl Iterator<Item = (Count, u64)> + use<>> {
         let counts = poll_fn(|cx| {
             self.poll_owner(cx, |state| {

@@ -201,7 +201,7 @@ impl<Q: Send + 'static, R: Send + 'static> Service<Q, R> {
         let _ = gate.spawn(&self.rt, Group::Admin, name, serve);
     }
 
-    /// Adds what was refused to this shard's metrics as it happens.
+    /// Adds counts of refused requests to this shard's metrics as they occur.
     fn count(&self) {
         let (rt, control, name) =
             (self.rt.clone(), Arc::clone(&self.queue.control), self.spec.name);
@@ -232,12 +232,13 @@ impl<Q: Send + 'static, R: Send + 'static> Service<Q, R> {
         async move { control.failure().await }
     }
 
-    /// Takes no more requests; those that were taken are served, and [`Scope::stop_requested`] resolves.
+    /// Stops accepting requests; accepted ones are served, and [`Scope::stop_requested`] resolves.
     pub fn drain(&self) {
         self.queue.order(Order::Drain);
     }
 
-    /// Drains the service, then drops what is left, then waits for its threads, within the bounds of its spec.
+    /// Drains the service, then drops the remaining requests, then waits for its threads, within
+    /// the bounds of its spec.
     pub async fn stop(self) -> Stopped {
         let (rt, control) = (self.rt.clone(), Arc::clone(&self.queue.control));
         let stopped = if self.spec.drain_max.is_zero() {

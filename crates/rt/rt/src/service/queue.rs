@@ -20,7 +20,7 @@ pub enum CallError {
         /// Name of the service.
         service: &'static str,
     },
-    /// The deadline passed first. The service drops the request, unless it is at work on it.
+    /// The deadline passed first. The service drops the request, unless it has begun to serve it.
     #[error("the service {service} did not answer in time")]
     Late {
         /// Name of the service.
@@ -56,7 +56,7 @@ impl<Q, R> Request<Q, R> {
 /// One result of taking from the queue.
 pub(super) enum Taken<Q, R> {
     Request(Request<Q, R>),
-    /// None will come any more.
+    /// No more requests will arrive.
     End,
 }
 
@@ -105,7 +105,7 @@ impl<Q, R> Queue<Q, R> {
                 return Err(CallError::Closed { service: self.control.name });
             }
             if requests.len() >= self.capacity {
-                // Callers that have given up make room.
+                // Requests of callers that stopped waiting make room.
                 requests.retain(|request| request.reply.is_wanted());
             }
             if requests.len() >= self.capacity {
@@ -121,10 +121,10 @@ impl<Q, R> Queue<Q, R> {
         Ok(receiver)
     }
 
-    /// Waits for a request whose caller waits for it.
+    /// Waits for a request whose caller still waits.
     pub(super) async fn take(&self) -> Taken<Q, R> {
         poll_fn(|cx| {
-            // Registered first: what comes in between wakes.
+            // Register first: a request that arrives in between wakes.
             self.control.register_worker(cx);
             let order = self.control.order();
             if order == Order::Abort {

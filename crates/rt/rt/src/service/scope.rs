@@ -56,14 +56,14 @@ impl<Q, R> Clone for Scope<Q, R> {
     }
 }
 
-/// Calls shards from a service; what they refuse or do not answer in time is counted.
+/// Calls shards from a service; refusals and late answers are counted.
 pub struct ServiceCaller<A: Send + 'static, B: Send + 'static> {
     shards: ForeignCaller<A, B>,
     control: Arc<Control>,
 }
 
 impl<A: Send + 'static, B: Send + 'static> ServiceCaller<A, B> {
-    /// Sends `what` now and gives the future of the answer, which takes as long as the shard does: see
+    /// Sends `what` now and returns the future of the answer, which has no time limit: see
     /// [`ServiceCaller::within`].
     pub fn call(
         &self,

@@ -16,11 +16,11 @@ pub struct Notify {
 #[derive(Default)]
 struct State {
     permit: bool,
-    /// Raised by `notify_waiters`: whoever waited since before it is done.
+    /// Raised by `notify_waiters`: completes all waiters that registered before.
     round: u64,
     last: u64,
     waiting: VecDeque<Waiting>,
-    /// Waiters that `notify_one` chose and that have not looked yet.
+    /// Waiters that `notify_one` chose and that were not polled yet.
     chosen: Vec<u64>,
 }
 
@@ -30,13 +30,13 @@ struct Waiting {
 }
 
 impl Notify {
-    /// Nobody waits, no permit is kept.
+    /// Creates one without waiters or permit.
     pub fn new() -> Notify {
         Notify::default()
     }
 
-    /// Lets the longest waiter go; without one, the next `notified` resolves at once (one permit
-    /// at most is kept).
+    /// Wakes the longest waiter; without one, the next `notified` resolves at once (at most one
+    /// permit is stored).
     pub fn notify_one(&self) {
         let waker = {
             let mut state = self.state.borrow_mut();
@@ -56,7 +56,7 @@ impl Notify {
         }
     }
 
-    /// Lets everybody go who waits now; keeps no permit.
+    /// Wakes all present waiters; stores no permit.
     pub fn notify_waiters(&self) {
         let waiting = {
             let mut state = self.state.borrow_mut();
@@ -68,7 +68,7 @@ impl Notify {
         }
     }
 
-    /// Waits for a notification that comes after this call.
+    /// Waits for a notification after this call.
     pub fn notified(&self) -> Notified {
         let round = self.state.borrow().round;
         Notified { notify: self.clone(), round, number: None }
@@ -133,7 +133,7 @@ impl Drop for Notified {
             }
         };
         if pass_on {
-            // Chosen, but gone before it looked: the wake-up belongs to the next one.
+            // Chosen, but dropped before it was polled: the wake-up belongs to the next one.
             self.notify.notify_one();
         }
     }

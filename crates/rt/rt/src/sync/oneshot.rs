@@ -36,7 +36,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Hands the value over; gives it back when nobody will read it.
+    /// Hands the value over; returns it if the receiver was dropped.
     pub fn send(self, value: T) -> Result<(), T> {
         let mut state = self.0.borrow_mut();
         if state.receiver_gone {
@@ -46,7 +46,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Whether the receiver was dropped.
+    /// Returns true if the receiver was dropped.
     pub fn is_closed(&self) -> bool {
         self.0.borrow().receiver_gone
     }

@@ -45,7 +45,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Appends, waiting for room; gives the item back when nobody will read it.
+    /// Appends, waiting for room; returns the item if the receiver was dropped.
     pub async fn send(&self, item: T) -> Result<(), T> {
         let mut item = Some(item);
         poll_fn(|cx| match item.take().map(|i| self.try_send(i)) {
@@ -123,7 +123,7 @@ impl<T> Receiver<T> {
         self.0.items.borrow().len()
     }
 
-    /// Whether none waits.
+    /// Returns true if no item waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

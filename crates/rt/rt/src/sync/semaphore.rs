@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Counted permits. A large request is never overtaken by a small one behind it. Clones are the
-/// same semaphore.
+/// Counted permits. A large request is never overtaken by a later small one. Clones are the same
+/// semaphore.
 #[derive(Clone)]
 pub struct Semaphore {
     state: Rc<RefCell<State>>,
@@ -46,7 +46,7 @@ impl Semaphore {
         Acquire { semaphore: self.clone(), wants: n, number: None }
     }
 
-    /// Takes `n` permits if they are free and nobody waits.
+    /// Takes `n` permits if they are free and no request waits.
     pub fn try_acquire(&self, n: usize) -> Option<Permit> {
         let mut state = self.state.borrow_mut();
         if !state.waiting.is_empty() || state.free < n {
@@ -165,7 +165,7 @@ impl Drop for Acquire {
             let gone = at.and_then(|i| state.waiting.remove(i));
             gone.filter(|w| w.granted).map_or(0, |w| w.wants)
         };
-        // Also without permits to give back: those behind may fit now.
+        // Also without permits to return: later waiters may fit now.
         self.semaphore.give(back);
     }
 }

@@ -208,7 +208,7 @@ fn direct_files_take_any_offset_and_length() {
             }
             let (_, n) = file.read_at(Buf::new(), 19_990, 100).await;
             assert_eq!(n, Ok(10));
-            // Of memory that lies anywhere.
+            // Unaligned memory too.
             let vector = |bytes: &[u8], front: usize| [&vec![0; front], bytes].concat();
             for front in [0, 1, 77] {
                 let bytes = vector(&content[1..8193], front);

@@ -1,4 +1,4 @@
-//! Machines without power, addresses of nobody, links that are slow, lossy or thin, paused nodes.
+//! Machines without power, unassigned addresses, links that are slow, lossy or thin, paused nodes.
 
 use super::*;
 use crate::sim::{LinkOptions, SimNode};
@@ -51,7 +51,7 @@ async fn exchange(conn: &Conn, bytes: &[u8]) -> Result<(), IoErrorKind> {
     Ok(())
 }
 
-/// What one client saw, and when.
+/// Events of one client, with their times.
 type Seen = Rc<RefCell<Vec<(String, Instant)>>>;
 
 /// Two connections to `n1`: one waits for bytes, one sends a byte each second. Tells how both end.
@@ -177,7 +177,7 @@ fn a_long_partition_ends_connections_over_which_something_was_sent() {
             let conn = rt.connect(address).await.unwrap();
             let idle = rt.connect(address).await.unwrap();
             exchange(&conn, b"warm").await.unwrap();
-            // One way is enough: without acknowledgements the sender gives up too.
+            // One direction is enough: without acknowledgements the sender aborts too.
             match back {
                 true => inside.clog("n1", "c"),
                 false => inside.clog("c", "n1"),
@@ -331,7 +331,7 @@ fn a_paused_node_does_nothing_while_its_buffers_fill_and_goes_on_afterwards() {
                 rt.sleep(Duration::from_millis(1)).await;
             }
             assert_eq!(taken, 256 * 1024);
-            // Acknowledged by the machine: nobody gives up, however long it takes.
+            // Acknowledged by the machine: no end aborts, however long it takes.
             let mut got = Vec::new();
             while got.len() < taken {
                 assert!(conn.read(&mut got, 1 << 20).await.unwrap() > 0);

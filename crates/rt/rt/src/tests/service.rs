@@ -119,7 +119,7 @@ fn a_full_queue_refuses_and_a_late_answer_is_an_error() {
     });
 }
 
-/// INV-service-2: a panic, or a return that nobody asked for, has the service's name.
+/// INV-service-2: the error of a panic, or of an unrequested return, has the service's name.
 #[test]
 fn a_service_that_ends_unasked_says_why() {
     on_a_thread(|rt| {

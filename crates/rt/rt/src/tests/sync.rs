@@ -49,7 +49,7 @@ fn semaphore_serves_in_order_and_takes_back_from_the_dropped() {
                 gate.spawn(&rt, Group::Admin, "acquire", task).unwrap();
             }
             rt.sleep(Duration::from_millis(10)).await;
-            // A small request would fit, but nobody overtakes the first.
+            // A small request would fit, but none overtakes the first.
             assert_eq!((semaphore.waiting(), semaphore.available()), (3, 2));
             assert!(semaphore.try_acquire(1).is_none());
             let late = rt.now() + Duration::from_millis(1);

@@ -159,7 +159,8 @@ fn bytes_of_any_length_come_back_over_tls() {
     );
 }
 
-/// INV-rt-6: whoever counts what `try_write` took and goes on writing until all is taken has left nothing behind.
+/// INV-rt-6: a caller that counts the bytes `try_write` took and writes until all are taken leaves
+/// no ciphertext behind.
 #[test]
 fn a_full_socket_leaves_nothing_behind_that_was_counted_as_written() {
     on_both_with(

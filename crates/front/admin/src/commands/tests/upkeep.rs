@@ -1,4 +1,4 @@
-//! What requests about files name.
+//! Targets of requests about files.
 
 use stdx::Generation;
 
@@ -41,7 +41,7 @@ fn files_are_those_of_a_tables_directory() {
     let named = [path("nb-7-big-Data.db"), path("da-9-bti-Data.db")];
     let expected = vec![(id("t"), vec![Generation(7), Generation(9)])];
     check(files(&named), Ok(UpkeepAction::Files(expected)));
-    // Of no table that is there.
+    // The table does not exist.
     check(files(&["/data/ks/t-1/nb-7-big-Data.db".to_owned()]), Ok(UpkeepAction::Files(vec![])));
     check(
         files(&[path("Data.db")]),

@@ -194,7 +194,7 @@ Read Repair";
     assert!(
         net_stats(&node, &cluster, PLAIN, SizeStyle::default()).contains(" 2048 bytes total. ")
     );
-    // Who sends rows does not know how many are left.
+    // The sender of rows does not know how many are left.
     let mut cluster = cluster;
     for session in cluster.streaming.iter_mut().flat_map(|s| &mut s.sessions) {
         session.is_active = true;

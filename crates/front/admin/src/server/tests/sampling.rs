@@ -1,4 +1,4 @@
-//! Samples of what is read and written, asked once and again and again.
+//! Samples of reads and writes, once and periodically.
 
 use crate::model::{SampleReport, SamplerReport};
 use crate::request::SampleCommand;

@@ -1,9 +1,10 @@
-//! Which node reads which range of COPY TO.
+//! Assignment of ranges to nodes for COPY TO.
 //!
-//! Owns: ranges that wait, how many are not done, nodes that do not answer. Never: connections.
+//! Owns: queued ranges, the number of unfinished ones, nodes that do not answer. Never:
+//! connections.
 //!
-//! A node takes only ranges that it is a replica of. A range that failed goes on, behind the last
-//! page that came, with the next node that has it. When all its replicas are down, the first of
+//! A node takes only ranges that it is a replica of. A range that failed is continued after its
+//! last received page, with the next node that has it. When all its replicas are down, the first of
 //! them counts the attempts.
 
 use std::collections::VecDeque;
@@ -83,20 +84,20 @@ impl Queue {
         lost.into_iter().map(count).collect()
     }
 
-    /// A range that failed waits again, behind the others.
+    /// Enqueues a failed range again, after the others.
     pub(super) fn put_back(&self, work: Work) {
         self.lock().waiting.push_back(work);
         self.changed.notify_all();
     }
 
-    /// A range is done, or given up.
+    /// Marks a range as done or abandoned.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.open = state.open.saturating_sub(1);
         self.changed.notify_all();
     }
 
-    /// Whether ranges wait or are in work.
+    /// Returns true if ranges are queued or in progress.
     pub(super) fn is_open(&self) -> bool {
         self.lock().open > 0
     }

@@ -2,8 +2,8 @@
 //!
 //! Owns: its connection, the pages in flight, CSV of a page. Never: files, the console.
 //!
-//! A range whose node fails is gone on with behind its last page, which the paging state names: no
-//! row comes twice.
+//! A range whose node fails is continued after its last page, which the paging state names: no row
+//! is exported twice.
 
 use std::fmt::Write as _;
 use std::sync::mpsc::SyncSender;
@@ -25,10 +25,10 @@ use crate::schema::Role;
 
 /// Between two tries to reach a node that does not answer.
 const REST: Duration = Duration::from_secs(1);
-/// How often a worker without a range looks whether somebody has pressed Ctrl-C.
+/// Interval at which a worker without a range checks for Ctrl-C.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// What all workers share.
+/// State that all workers share.
 pub(super) struct Job<'j> {
     pub(super) subject: &'j Subject,
     pub(super) options: &'j CopyOptions,
@@ -65,7 +65,8 @@ pub(super) fn work(job: &Job<'_>, node: usize, news: &SyncSender<News>) {
     }
 }
 
-/// Reads until all is done. The error is that of the connection; what was in work waits again.
+/// Reads until all is done. The error is that of the connection; ranges in progress are enqueued
+/// again.
 fn read(
     job: &Job<'_>,
     node: usize,
@@ -114,7 +115,7 @@ fn fill(
     Ok(())
 }
 
-/// Sends what waits and takes one answer.
+/// Sends queued requests and receives one answer.
 fn turn(
     job: &Job<'_>,
     connection: &mut Connection,
@@ -147,7 +148,7 @@ fn turn(
     }
     if page.len() > 0 {
         let (csv, ends) = csv(job, &page);
-        // The shell has given up only when it ends.
+        // The receiver is dropped only when the shell ends.
         let _ = news.send(News::Rows { csv, ends });
     }
     if last {
@@ -242,7 +243,7 @@ fn fill_cell(style: &Style, kind: &CqlType, value: Option<&[u8]>, cell: &mut Str
     };
     match number {
         Some(number) if style.thousands_separator.is_empty() => {
-            // A string takes whatever is written to it.
+            // Writing to a string cannot fail.
             let _ = write!(cell, "{number}");
         }
         _ => cell.push_str(&style.cell(kind, value).text),

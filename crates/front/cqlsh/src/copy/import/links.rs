@@ -1,7 +1,6 @@
-//! The connections of a worker: one for each node, opened when something is for it.
+//! The connections of a worker: one for each node, opened with its first batch.
 //!
-//! Owns: which node takes a batch, nodes that do not answer. Never: what becomes of a batch that
-//! failed.
+//! Owns: the choice of a batch's node, nodes that do not answer. Never: handling of failed batches.
 
 use std::time::{Duration, Instant};
 
@@ -65,10 +64,10 @@ impl Links {
         Links { states, turn: 0 }
     }
 
-    /// The least busy of the nodes that answers, or else any other that does.
+    /// Returns the least busy of the nodes that answers, or else any other that does.
     ///
     /// # Errors
-    /// No node answers: what each of them said.
+    /// No node answers: the error of each.
     pub(super) fn choose(&mut self, job: &Job<'_>, nodes: &[usize]) -> Result<usize, Failure> {
         self.turn = self.turn.wrapping_add(1);
         if let Some(node) = self.least_busy(job, nodes.iter().copied()) {
@@ -134,7 +133,7 @@ impl Links {
         }
     }
 
-    /// A node does not answer any more. Returns what was in flight to it.
+    /// Marks a node as down. Returns the batches that were in flight to it.
     pub(super) fn down(&mut self, node: usize, failure: &Failure) -> Vec<InFlight> {
         let Some(state) = self.states.get_mut(node) else { return Vec::new() };
         match std::mem::replace(state, State::Down(Instant::now(), failure.clone())) {

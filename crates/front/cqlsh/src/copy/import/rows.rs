@@ -12,14 +12,14 @@ pub(super) struct Rows {
     chunk: Chunk,
     /// For each row the index of its record.
     records: Vec<usize>,
-    /// Number of values of a row; with literals also the key's, as they are hashed, behind them.
+    /// Number of values of a row; with literals, followed by the key's values, as they are hashed.
     width: usize,
     bytes: Vec<u8>,
-    /// Where each value lies in `bytes`; `None` is null.
+    /// Position of each value in `bytes`; `None` is null.
     cells: Vec<Option<(usize, usize)>>,
 }
 
-/// Records that cannot be read, by what is said of them.
+/// Records that cannot be read, by error text.
 pub(super) type Unreadable = Vec<(String, Vec<Vec<u8>>)>;
 
 impl Rows {

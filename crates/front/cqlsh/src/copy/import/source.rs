@@ -54,7 +54,7 @@ pub(super) struct Feeder {
 }
 
 impl Feeder {
-    /// Files and patterns behind commas.
+    /// Reads files and patterns separated by commas.
     pub(super) fn files(list: &str, options: &CopyOptions) -> Feeder {
         let mut feeder = Feeder::text(String::new(), options);
         feeder.text = None;
@@ -95,7 +95,7 @@ impl Feeder {
         }
     }
 
-    /// Sends all chunks; ends early when nobody takes them or on `stop`.
+    /// Sends all chunks; ends early when the receiver is closed or on `stop`.
     ///
     /// # Errors
     /// A source cannot be read, in words.

@@ -37,7 +37,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Bytes of requests that are written at once.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// After so many rows, or so long, the shell's thread is told of what is in the table.
+/// Imported rows after which, or time after which, a worker reports its progress to the shell's
+/// thread.
 const TELL_ROWS: usize = 2000;
 const TELL_EVERY: Duration = Duration::from_millis(50);
 
@@ -45,7 +46,7 @@ const TELL_EVERY: Duration = Duration::from_millis(50);
 pub(super) struct Statement {
     /// With bind markers.
     pub(super) query: String,
-    /// What stands before and behind the literals of a row; `None`: rows are bound to `query`.
+    /// Text before and after the literals of a row; `None`: rows are bound to `query`.
     pub(super) around: Option<(String, String)>,
     /// An UPDATE of counters: in counter batches, with 0 for null.
     pub(super) counter: bool,
@@ -57,19 +58,19 @@ pub(super) struct Statement {
     pub(super) key: Vec<usize>,
     /// Type of each field.
     pub(super) kinds: Vec<CqlType>,
-    /// What each field is in the table.
+    /// Role of each field's column in the table.
     pub(super) roles: Vec<Option<Role>>,
     pub(super) columns: Vec<String>,
 }
 
 impl Statement {
-    /// Whether fields are literals of statements that are not prepared.
+    /// Returns true if fields are literals of statements that are not prepared.
     pub(super) fn is_literal(&self) -> bool {
         self.around.is_some()
     }
 }
 
-/// What all workers share.
+/// State that all workers share.
 pub(super) struct Job<'j> {
     pub(super) options: &'j CopyOptions,
     pub(super) target: &'j Target,
@@ -82,7 +83,7 @@ pub(super) struct Job<'j> {
     pub(super) field_bytes_max: usize,
 }
 
-/// Whose rows are in a batch.
+/// Target of a batch: its rows have these replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     /// A range of the ring, by its position.
@@ -111,10 +112,10 @@ struct Worker<'w> {
     turn: usize,
     /// Nothing is sent before: the server has too much to do.
     pause_until: Instant,
-    /// Rows that are in the table and of which the shell's thread was not told yet.
+    /// Imported rows that are not yet reported to the shell's thread.
     imported: usize,
     told: Instant,
-    /// What the next batch is put together in.
+    /// Reused buffers of the next batch.
     statements: BatchList,
     values: ValueList,
     text: String,
@@ -271,7 +272,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Takes one answer of a node.
+    /// Receives one answer of a node.
     fn answer(&mut self, node: usize) {
         let deadline = Instant::now() + self.job.options.request_timeout;
         let Some(link) = self.links.get(node) else { return };
@@ -294,7 +295,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A node is gone; what was in flight to it is tried through the others.
+    /// Handles a lost node: batches in flight to it are retried through the others.
     fn lose(&mut self, node: usize, failure: &Failure) {
         for batch in self.links.down(node, failure) {
             self.refused(batch, failure.clone());
@@ -303,7 +304,7 @@ impl Worker<'_> {
 
     fn refused(&mut self, mut batch: InFlight, failure: Failure) {
         if failure.is_overload() && batch.backoffs < self.job.options.backoff_max {
-            // Nothing was done, so that this goes for counters too.
+            // Nothing was done, so counters are retried too.
             let pause = PAUSE_MIN.saturating_mul(1 << batch.backoffs.min(16));
             self.pause_until = Instant::now() + pause.min(PAUSE_MAX);
             batch.backoffs += 1;
@@ -311,7 +312,7 @@ impl Worker<'_> {
             return;
         }
         let attempts = batch.attempts;
-        // What was added to a counter may have been added.
+        // An increment may have been applied: a counter batch is not retried.
         let last = attempts >= self.job.options.attempts_max || self.job.statement.counter;
         let records = batch.picked.iter().map(|row| batch.rows.record(*row).to_vec()).collect();
         self.tell(News::Refused { failure, records, attempts, last });
