@@ -88,7 +88,7 @@ pub fn check<R: FnMut(&Case) -> String>(
         for case in cases {
             count += 1;
             let printed = run(&case);
-            let printed = printed.trim_end();
+            let printed = printed.trim_end_matches('\n');
             if printed != case.expected {
                 let Case { place, command, expected, .. } = &case;
                 let _ = writeln!(

@@ -53,7 +53,8 @@ pub(crate) fn auth_rows(executor: &Executor, table: &Table) -> Vec<VirtualRow> {
 pub(crate) fn read<S: RowSink>(
     table: &Table,
     rows: &[VirtualRow],
-    (command, floor): (&ReadCommand, Option<&RingBound>),
+    command: &ReadCommand,
+    floor: Option<&RingBound>,
     sink: &mut S,
 ) -> ReadStats {
     let comparator = ClusteringComparator::for_table(table);
@@ -236,7 +237,7 @@ mod tests {
             let command =
                 ReadCommand::whole(table.id, Partitions::Range(range), DeletionSeconds(0));
             let mut keys = Keys::default();
-            read(table, &rows, (&command, None), &mut keys);
+            read(table, &rows, &command, None, &mut keys);
             keys.0
         };
         assert_eq!(read_range(KeyRange::all()), ["api_port", "memory", "smp", "workdir"]);

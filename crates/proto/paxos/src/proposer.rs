@@ -31,7 +31,7 @@ use crate::acceptor::Reply;
 use crate::ballot::Ballot;
 use crate::plan::{Plan, Target, TargetSet};
 use crate::value::Accepted;
-use commit::Committing;
+use commit::{Committing, Holders};
 use round::{Round, Verdict};
 pub use types::{
     Context, Decision, Effect, Failure, FailureKind, Input, Kind, Options, Outcome, Output,
@@ -283,7 +283,7 @@ impl<V: Clone> Proposer<V> {
                 self.overtaken(cx, newer);
             }
             Verdict::Applied(commit) => {
-                self.begin_commit(commit, (TargetSet::EMPTY, TargetSet::EMPTY), out);
+                self.begin_commit(commit, Holders::NONE, out);
             }
             Verdict::Uncertain => {
                 let received = round.promises();
@@ -396,7 +396,7 @@ impl<V: Clone> Proposer<V> {
         }
         let commit = proposal.into_commit();
         if own {
-            return self.begin_commit(commit, (concluded, concluding), out);
+            return self.begin_commit(commit, Holders { concluded, concluding }, out);
         }
         // Somebody else's value is finished; now ours. The prepare follows the commit on the same
         // connection, so its promise finds the commit applied.

@@ -14,7 +14,7 @@ use data::{MutationRef, RowFilter};
 use stdx::{ShardId, ShardMap, TableId, Token};
 use store::{ReadScope, ReplicaRead, ReplicaShown, Store, StoreError};
 
-use crate::node_page::ReplicaQuery;
+use crate::replica_query::ReplicaQuery;
 
 /// One mutation for one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

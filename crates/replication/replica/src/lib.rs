@@ -25,6 +25,7 @@ mod page_rows;
 mod peer_traces;
 mod placements;
 mod replica_errors;
+mod replica_query;
 mod request_trace;
 mod resume;
 mod scan_page;
@@ -41,7 +42,7 @@ pub use cluster_view::ClusterView;
 pub use env::{Env, Joined};
 pub use folded_page::open_result;
 pub use node::Node;
-pub use node_page::{NodePage, NodeRead, ReplicaQuery};
+pub use node_page::{NodePage, NodeRead};
 pub use outdated::{has_moved, is_outdated};
 pub use packed_page::{
     PackedPage, PageEnd, PageItem, PageLimit, PageWriter, RowPosition, TOMBSTONES_OF_A_PAGE,
@@ -51,6 +52,7 @@ pub use page_rows::{PageRows, Shown};
 pub use peer_traces::{EVENTS_MAX, PeerTrace, TraceSink, TracedEvent};
 pub use placements::{ReplicaList, Topology};
 pub use replica_errors::{error_reply, of_forward, of_reply, of_store, replica_error};
+pub use replica_query::ReplicaQuery;
 pub use request_trace::{RequestTrace, name_of};
 pub use resume::{go_on, resumed};
 pub use scan_page::{Expected, decode as decode_scan_page, encode as encode_scan_page};

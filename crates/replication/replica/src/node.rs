@@ -6,9 +6,9 @@ use stdx::ShardId;
 use store::{ReplicaRead, StoreError};
 
 use crate::env::Env;
-use crate::node_page::ReplicaQuery;
 use crate::packed_page::PackedPage;
 use crate::packed_read::PackedRead;
+use crate::replica_query::ReplicaQuery;
 
 /// A shard that can ask the other shards of its node. What is asked is sent when the method returns.
 pub trait Node: Clone + 'static {

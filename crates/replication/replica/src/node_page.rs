@@ -3,29 +3,17 @@
 //! INV-reading-1: the page of a node depends on its content and the limits, not on its number of
 //! shards: digests of nodes with different numbers of shards can be compared.
 
-use data::command::{Partitions, ReadCommand};
+use data::command::Partitions;
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{FilteredPage, PageFlow, PageLimits, PageWriter, ReplicaPage};
 use data::{Advance, Cursor, Item, MergeCursor, MergeMode, RowFilter, TableShape};
-use stdx::{DeletionSeconds, ShardId};
-use store::{ReadScope, ReplicaRead, StoreError};
+use stdx::ShardId;
+use store::{ReplicaRead, StoreError};
 
 use crate::node::Node;
+use crate::replica_query::ReplicaQuery;
 use crate::resume::resumed;
 use crate::shard_reads::ShardReads;
-
-/// A replica's read of one shard's data.
-#[derive(Clone, Debug)]
-pub struct ReplicaQuery {
-    /// What to read; its partitions are restricted by the owner to its own.
-    pub command: ReadCommand,
-    /// Where the page ends.
-    pub limits: PageLimits,
-    /// Tombstones made before this are left out.
-    pub purge_before: DeletionSeconds,
-    /// What of the table it sees.
-    pub scope: ReadScope,
-}
 
 /// What one node has of a read.
 pub struct NodePage {

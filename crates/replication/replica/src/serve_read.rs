@@ -15,10 +15,11 @@ use store::{ReadScope, StoreError};
 use telemetry::Counter;
 
 use crate::node::Node;
-use crate::node_page::{NodePage, NodeRead, ReplicaQuery};
+use crate::node_page::{NodePage, NodeRead};
 use crate::outdated::is_outdated;
 use crate::packed_read::ShardWork;
 use crate::replica_errors::error_reply;
+use crate::replica_query::ReplicaQuery;
 use crate::serve_scan::Planner;
 use crate::shard_reads::ShardReads;
 

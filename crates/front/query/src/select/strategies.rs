@@ -74,7 +74,7 @@ impl<S: ResultSink> Read<S> {
             }
             let mut sink =
                 Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
-            let read = virtual_tables::read(table, &computed, (command, bound.floor()), &mut sink);
+            let read = virtual_tables::read(table, &computed, command, bound.floor(), &mut sink);
             self.check_room(charge)?;
             stats.rows = stats.rows.saturating_add(read.rows);
             stats.partitions = stats.partitions.saturating_add(read.partitions);

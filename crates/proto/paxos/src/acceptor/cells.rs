@@ -168,12 +168,15 @@ impl<V: Clone + From<Vec<u8>>> AcceptorState<V> {
         let committed_at = ballot(Column::MostRecentCommitAt)?;
         let accepted_at = ballot(Column::ProposalBallot)?;
         let commit_value = read_value::<V>(
-            (Column::MostRecentCommit, cell(Column::MostRecentCommit)),
-            (Column::MostRecentCommitVersion, cell(Column::MostRecentCommitVersion)),
+            Stored { column: Column::MostRecentCommit, bytes: cell(Column::MostRecentCommit) },
+            Stored {
+                column: Column::MostRecentCommitVersion,
+                bytes: cell(Column::MostRecentCommitVersion),
+            },
         )?;
         let accepted_value = read_value::<V>(
-            (Column::Proposal, cell(Column::Proposal)),
-            (Column::ProposalVersion, cell(Column::ProposalVersion)),
+            Stored { column: Column::Proposal, bytes: cell(Column::Proposal) },
+            Stored { column: Column::ProposalVersion, bytes: cell(Column::ProposalVersion) },
         )?;
         let mut state = AcceptorState::default();
         state.apply(Record::Promise { ballot: write, write: true });
@@ -224,10 +227,18 @@ fn read_ballot(column: Column, bytes: &[u8]) -> Result<Ballot, RowError> {
 
 type Valued<V> = (Ballot, Option<V>);
 
+/// A cell of the row, if it has one.
+struct Stored<'a> {
+    column: Column,
+    bytes: Option<&'a [u8]>,
+}
+
 fn read_value<V: From<Vec<u8>>>(
-    (column, value): (Column, Option<&[u8]>),
-    (version_column, version): (Column, Option<&[u8]>),
+    value: Stored<'_>,
+    version: Stored<'_>,
 ) -> Result<Option<Valued<V>>, RowError> {
+    let Stored { column, bytes: value } = value;
+    let Stored { column: version_column, bytes: version } = version;
     let (value, version) = match (value, version) {
         (None, None) => return Ok(None),
         (Some(value), Some(version)) => (value, version),

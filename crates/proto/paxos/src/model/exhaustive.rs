@@ -67,13 +67,16 @@ fn fingerprint(value: &impl Hash) -> u64 {
     FixedHasher.hash_one(value)
 }
 
-fn client(
-    kind: Kind,
-    value: u8,
-    start: u64,
-    (tie, own): (u64, Option<Target>),
-    retries: u8,
-) -> Client {
+/// The identity of a proposer.
+struct Identity {
+    /// Orders its ballots among those of one microsecond.
+    tie: u64,
+    /// Itself, when it is a replica.
+    own: Option<Target>,
+}
+
+fn client(kind: Kind, value: u8, start: u64, proposer: Identity, retries: u8) -> Client {
+    let Identity { tie, own } = proposer;
     let none = TargetSet::EMPTY;
     let plan = Plan::new(Epoch(1), TargetSet::first(usize::from(NODES)), none, none, &[]);
     let plan = plan.unwrap().with_own(own);
@@ -209,7 +212,7 @@ impl State {
     fn probe(&self, quorum: [Target; 2]) -> Answer {
         let mut world = self.clone();
         world.messages.clear();
-        world.clients.push(client(Kind::Read, 0, 1_000_000, (9, None), 0));
+        world.clients.push(client(Kind::Read, 0, 1_000_000, Identity { tie: 9, own: None }, 0));
         let at = world.clients.len() - 1;
         world.step(at, Input::Start);
         while world.clients[at].outcome.is_none() {
@@ -244,8 +247,8 @@ fn explore(retries: u8, steps_max: u32, own: [Option<Target>; 2]) -> usize {
     let mut first = State {
         nodes: vec![Node::default(); usize::from(NODES)],
         clients: vec![
-            client(Kind::Write, 1, 1_000, (1, own[0]), retries),
-            client(Kind::Write, 2, 1_500, (2, own[1]), 0),
+            client(Kind::Write, 1, 1_000, Identity { tie: 1, own: own[0] }, retries),
+            client(Kind::Write, 2, 1_500, Identity { tie: 2, own: own[1] }, 0),
         ],
         messages: Vec::new(),
     };

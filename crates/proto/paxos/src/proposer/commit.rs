@@ -53,15 +53,29 @@ impl<V: Clone> Committing<V> {
     }
 }
 
+/// Replicas that need not be sent a commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holders {
+    /// They have it.
+    pub(super) concluded: TargetSet,
+    /// They are about to have it.
+    pub(super) concluding: TargetSet,
+}
+
+impl Holders {
+    pub(super) const NONE: Holders =
+        Holders { concluded: TargetSet::EMPTY, concluding: TargetSet::EMPTY };
+}
+
 impl<V: Clone> Proposer<V> {
-    /// The operation's value is chosen; `concluded` have it, `concluding` are about to. A pruned
-    /// commit needs no delivery: all have it.
+    /// The operation's value is chosen. A pruned commit needs no delivery: all have it.
     pub(super) fn begin_commit(
         &mut self,
         commit: Commit<V>,
-        (concluded, concluding): (TargetSet, TargetSet),
+        holders: Holders,
         out: &mut Vec<Output<V>>,
     ) {
+        let Holders { concluded, concluding } = holders;
         self.doubtful.clear();
         if commit.value.is_none() {
             return self.finish(Outcome::Applied, out);

@@ -100,7 +100,7 @@ impl<V: Clone> Round<V> {
 
     /// Whether a replica's promise stands.
     pub(super) fn has_promised(&self, target: Target) -> bool {
-        self.promises.iter().filter_map(granted).any(|t| t == target)
+        self.promises.iter().any(|(t, promise)| *t == target && has_granted(promise))
     }
 
     /// Newest ballot that read-only permits name.
@@ -129,7 +129,12 @@ impl<V: Clone> Round<V> {
             return verdict;
         }
         let stable = self.is_stable(plan, latest.as_ref());
-        let promised: TargetSet = self.promises.iter().filter_map(granted).collect();
+        let promised: TargetSet = self
+            .promises
+            .iter()
+            .filter(|(_, p)| has_granted(p))
+            .map(|(target, _)| *target)
+            .collect();
         let can_promise = promised.len() >= plan.quorum;
         if !can_promise && !stable {
             return Verdict::Contended;
@@ -240,9 +245,9 @@ impl<V: Clone> Round<V> {
     }
 }
 
-fn granted<V>((target, promise): &(Target, Promise<V>)) -> Option<Target> {
+fn has_granted<V>(promise: &Promise<V>) -> bool {
     match promise.permit {
-        Permit::Promised => Some(*target),
-        Permit::ReadOnly { .. } => None,
+        Permit::Promised => true,
+        Permit::ReadOnly { .. } => false,
     }
 }
