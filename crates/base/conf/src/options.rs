@@ -248,10 +248,16 @@ settings! {
         supported cold phi_convict_threshold: Number = Number(8.0), 5 to 16;
     }
     "Directories" {
-        /// Where SSTables are kept: each shard writes the files of a table into one of these directories, so
-        /// have at least as many shards as disks. Unset: `data` below `workdir`.
+        /// Directories of SSTables: each shard writes the files of a table into one of them, so have at
+        /// least as many shards as disks. Unset: `data` below `workdir`. A directory that is emptied or not
+        /// mounted stops the start; one that is removed from this list is left out with a warning only. To
+        /// move one: stop the node, move the directory with its file `helenus-data`, change the setting,
+        /// start.
         supported cold data_file_directories: Vec<String> = Vec::new();
-        /// Where the commit log is kept. Unset: `commitlog` below `workdir`.
+        /// Directory of the commit log. Unset: `commitlog` below `workdir`. Warning: a start does not
+        /// notice a directory that is missing, empty or another one than before; acknowledged writes that
+        /// are only in the old one are then lost silently. To move it: stop the node, move the files,
+        /// change the setting, start.
         supported cold commitlog_directory: Option<String> = None;
         /// Where hints are kept. Unset: `hints` below `workdir`.
         supported cold hints_directory: Option<String> = None;
@@ -397,12 +403,16 @@ settings! {
         supported cold internode_compression: InternodeCompression = InternodeCompression::Dc;
         /// Largest message between nodes. Unset: 64 MiB.
         supported cold internode_max_message_size: Option<DataSize> = None, 1_048_576 to 67_108_864;
-        /// Whether writes that a node missed are kept for it.
+        /// Whether the coordinator stores hints: writes that a replica missed, to send them when it is
+        /// back.
         supported hot hinted_handoff_enabled: bool = true;
-        /// How long writes are kept for a node that is down.
+        /// How long after a replica goes down the coordinator still records hints for it. Writes after that
+        /// reach it by a repair only. A recorded hint is stored until it is delivered, or until the
+        /// `gc_grace_seconds` of its table are over. On a node without seeds a change takes effect at the
+        /// next start.
         supported hot max_hint_window: Duration = Duration::from_secs(10_800), 0 to 365 * DAY_MS;
-        /// Whether no hints are kept either for a node whose oldest hint is older than
-        /// `max_hint_window`, so that a restart of this node does not begin the window anew.
+        /// Whether no hints are recorded either for a node whose oldest hint is older than
+        /// `max_hint_window`, so that a restart of this node does not restart the window.
         supported cold hint_window_persistent_enabled: bool = true;
         /// Data centres for whose nodes no hints are kept.
         supported cold hinted_handoff_disabled_datacenters: Vec<String> = Vec::new();
@@ -428,9 +438,9 @@ settings! {
         /// Bytes per second of streams to nodes of other datacenters, within the limit of all
         /// streams; 0 is no limit of their own.
         supported hot inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
-        /// Whether every replicated table is repaired by itself: each node sees to its primary
-        /// ranges, in turns, and without a turn to the ranges of a damaged SSTable. Tombstones of such
-        /// tables go only behind what is repaired.
+        /// Whether every replicated table is repaired automatically: each node repairs its primary ranges
+        /// when its turn comes (`auto_repair_turn`), and the ranges of a damaged SSTable at once.
+        /// Tombstones of such tables are purged only after a repair of their range.
         supported cold auto_repair_enabled: bool = true;
         /// Within which every table is repaired; 0 is 0.8 of its `gc_grace_seconds`, 8 days at most.
         supported cold auto_repair_window: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
@@ -490,8 +500,8 @@ settings! {
         /// Memory for rows of tables whose option `caching` asks for it, of all shards; at most half of what
         /// caches have, which is 40 % of `memory`. `nodetool setcachecapacity` changes it until the next start.
         supported hot row_cache_size: DataSize = DataSize(0), 0 to 64 * TIB;
-        /// How often it is saved which partitions are in the row cache, and at the end, to read them again behind
-        /// the next start; 0: never.
+        /// How often the keys of the row cache are saved, besides once at shutdown, so that the next start
+        /// can warm the cache; 0: never.
         supported cold row_cache_save_period: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
         /// Most partitions of each shard that are saved.
         supported cold row_cache_keys_to_save: u32 = 2_147_483_647, 0 to 2_147_483_647;
@@ -499,8 +509,8 @@ settings! {
         /// most a quarter of what caches have. Unset: 2.5 % of `memory`, at most 50 MiB. 0: there is none.
         /// `nodetool setcachecapacity` changes it until the next start.
         supported hot counter_cache_size: Option<DataSize> = None, 0 to 64 * TIB;
-        /// How often it is saved which counters are in the counter cache, and at the end, to read them again
-        /// behind the next start; 0: never.
+        /// How often the keys of the counter cache are saved, besides once at shutdown, so that the next
+        /// start can warm the cache; 0: never.
         supported cold counter_cache_save_period: Duration = Duration::from_secs(7_200), 0 to 365 * DAY_MS;
         /// Most counters of each shard that are saved.
         supported cold counter_cache_keys_to_save: u32 = 2_147_483_647, 0 to 2_147_483_647;
@@ -519,9 +529,9 @@ settings! {
         /// say; `me` is read by Cassandra 3.0.25, 3.11.11 and Scylla. Files that take part in an
         /// incremental repair are of `nb` then. Not one of Cassandra's settings.
         supported cold sstable_version: Option<SstableVersion> = None;
-        /// How the files that memtables become are compressed: `table`: as their table says; `fast`: so too, but by
-        /// LZ4's fast compressor in the place of Zstandard, Deflate and LZ4's high one, so that flushes are quick, and
-        /// compactions compress as the table says; `none`: not.
+        /// Compression of flushed files. `table`: as the table says. `fast`: the same, with LZ4's fast
+        /// compressor instead of Zstandard, Deflate and LZ4's high one; compactions compress as the table
+        /// says. `none`: no compression.
         supported cold flush_compression: FlushCompression = FlushCompression::Fast;
         /// Partitions longer than this get an index of their rows. Unset: 8 KiB.
         supported cold column_index_size: Option<DataSize> = None, 1024 to GIB;
@@ -573,7 +583,8 @@ settings! {
         supported cold tombstone_warn_threshold: u32 = 1000, 0 to 2_147_483_647;
         /// Reads that meet more tombstones than this fail, when the client asked for no pages.
         supported cold tombstone_failure_threshold: u32 = 100_000, 0 to 2_147_483_647;
-        /// Pages end behind so many tombstones, with the rows that they have or none, and say that there is more. 0: they do not end for tombstones.
+        /// A page ends after this many tombstones, even if it holds no rows, and says that there is more.
+        /// 0: no page ends for tombstones.
         supported cold query_tombstone_page_limit: u32 = 10_000, 0 to 2_147_483_647;
     }
     "Guardrails" {
@@ -716,7 +727,8 @@ settings! {
         supported cold dynamic_data_masking_enabled: bool = false;
         /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
         supported cold drop_compact_storage_enabled: bool = false;
-        /// Whether users' functions and aggregates may be made and called. They are WebAssembly.
+        /// Whether users' functions and aggregates may be made and called. They are WebAssembly, in a build
+        /// with the feature `lua` also Lua.
         supported cold user_defined_functions_enabled: bool = false;
         /// What one call of a user's function may use: about so many instructions.
         supported cold user_defined_functions_fuel: u64 = 10_000_000, 1_000 to 1_000_000_000;
