@@ -42,6 +42,7 @@ fn compare(expected: &[(String, Got)], found: &[(String, Got)], what: &str) {
     assert_eq!(found.len(), expected.len());
 }
 
+/// INV-scattered-1.
 #[test]
 fn nodes_that_share_a_scan_answer_what_one_shard_answers_with_all_rows() {
     for seed in 1..=3 {
@@ -127,6 +128,7 @@ fn what_passes_no_filter_does_not_leave_its_node() {
     assert!(cluster.count(2, SERVED) >= 8 && cluster.count(3, SERVED) >= 8);
 }
 
+/// INV-scattered-1.
 #[test]
 fn all_replicas_work_for_an_aggregation_at_one_and_others_go_on_for_one_that_is_silent() {
     let cluster = Cluster::start(6);
