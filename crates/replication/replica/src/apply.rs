@@ -1,9 +1,9 @@
 //! The one door to a shard's data.
 //!
-//! Owns: admission and the application of a mutation on the shard that owns its token, and reads as a replica there. Whoever writes, a client,
-//! a peer, hints, repair, Paxos or the node itself, comes through [`Replica::admit`] and [`Replica::apply`], so
-//! whatever has to happen with every write is added here. Never: which replicas a write goes to, durability
-//! (that is `Store::commit`), rows of files that come whole (those are of `store::files::row_ingest`).
+//! Owns: admission and the application of a mutation on the shard that owns its token, and reads as a replica
+//! there. Every writer (a client, a peer, hints, repair, Paxos, the node itself) calls [`Replica::admit`] and
+//! [`Replica::apply`], so a step that every write needs is added here. Never: which replicas a write is sent to,
+//! durability (that is `Store::commit`), rows of whole files (those are of `store::files::row_ingest`).
 //!
 //! The effects of an application, in their order: 1. the checks of what can be written; 2. the commit log; 3.
 //! the cache of counters; 4. the memtable. [`Store::apply`] keeps that order.
@@ -97,7 +97,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whether the write was admitted earlier, so that it must not be refused for want of room now.
+    /// Returns true if the write was admitted earlier, so that it must not be refused now for want of room.
     fn is_admitted(self) -> bool {
         matches!(self, Origin::BatchDone | Origin::Counter | Origin::Paxos)
     }
@@ -117,10 +117,10 @@ impl Replica {
         Replica { store }
     }
 
-    /// Whether there is room for writes of this origin; of a table whose rows show metadata there is a reserve.
+    /// Checks that there is room for writes of this origin. Tables whose rows show metadata have a reserve.
     ///
     /// # Errors
-    /// As [`Store::admit_write`].
+    /// Those of [`Store::admit_write`].
     #[inline]
     pub fn admit(&self, origin: Origin, table: Option<TableId>) -> Result<Admitted, StoreError> {
         match (origin.is_admitted(), table) {
@@ -173,11 +173,11 @@ impl Replica {
         self.apply(mutation, admitted)
     }
 
-    /// Reads what this shard has, as a replica: with tombstones, for a coordinator that merges. With a filter what of
-    /// the page passes it is given, too.
+    /// Reads this shard's data as a replica: with tombstones, for a coordinator that merges. With a filter, also
+    /// returns the rows of the page that pass it.
     ///
     /// # Errors
-    /// As the store's reads.
+    /// Those of the store's reads.
     pub async fn read(
         &self,
         query: &ReplicaQuery,

@@ -1,6 +1,6 @@
-//! What a shard needs of the cluster.
+//! The services of the cluster that a shard uses.
 //!
-//! Owns: the types that `node` gives. Never: decides anything.
+//! Owns: the types that `node` provides. Never: decides anything.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,15 +16,16 @@ use stdx::{Epoch, HostId, Instant, WallMicros};
 /// Waits until this node has applied an epoch, at most until an instant; says whether it has.
 pub type EpochWait = Rc<dyn Fn(Epoch, Instant) -> Pin<Box<dyn Future<Output = bool>>>>;
 
-/// What `node` gives each shard's coordinator once, when the node is part of a cluster.
+/// The services that `node` hands to each shard's coordinator once, when the node becomes part of a
+/// cluster.
 pub struct ClusterParts {
     /// The way to other nodes; it serves already, or will.
     pub messaging: Messaging,
     /// The metadata in use.
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
-    /// What the failure detector says. Not asked about this node.
+    /// Verdicts of the failure detector. Not asked about this node.
     pub is_alive: Rc<dyn Fn(HostId) -> bool>,
-    /// Where writes go that a replica missed.
+    /// Destination of the writes that a replica missed.
     pub hints: Rc<dyn HintSink>,
     /// For requests of peers that know newer metadata; `None`: they are refused at once.
     pub epoch_wait: Option<EpochWait>,
@@ -34,8 +35,8 @@ pub struct ClusterParts {
 
 /// Keeps writes for replicas that missed them.
 pub trait HintSink {
-    /// Whether a hint for the host would be kept: hints are on, its hint window has not passed, its
-    /// hints do not fill their space.
+    /// Returns true if a hint for the host would be stored: hints are enabled, its hint window has
+    /// not passed, and its hints do not fill their space.
     fn may_hint(&self, host: HostId) -> bool;
 
     /// Keeps an encoded mutation for a host, in memory at first. Bounded; false: it could not be
@@ -74,13 +75,14 @@ pub struct ReplicationSettings {
     pub writes_in_flight_max: usize,
     /// Bytes of their mutations, and what is kept beside them.
     pub write_bytes_in_flight_max: usize,
-    /// What may be under way to one shard of a replica: more waits, and the clients with it.
+    /// Limit of requests in flight to one shard of a replica. Further requests wait, and their
+    /// clients with them.
     pub replica_window: WindowSettings,
-    /// Whether reads prefer replicas that answer quickly.
+    /// True if reads prefer replicas that answer quickly.
     pub dynamic_snitch: bool,
-    /// How often the order is made anew.
+    /// Interval at which the order of replicas is recomputed.
     pub dynamic_snitch_update_interval: Duration,
-    /// After this time what was measured is forgotten, so that a bad replica is tried again.
+    /// Interval after which measurements are discarded, so that a slow replica is tried again.
     pub dynamic_snitch_reset_interval: Duration,
     /// A replica near by is preferred until it is so much slower than the best one (1.0: twice as
     /// slow).

@@ -13,7 +13,7 @@ use crate::placements::{ReplicaList, Topology, TopologyCache};
 
 /// See the module.
 pub struct ClusterView {
-    /// What the node gave.
+    /// The services that the node provides.
     pub parts: Rc<ClusterParts>,
     topologies: RefCell<TopologyCache>,
     truncations: RefCell<Truncations>,
@@ -45,7 +45,7 @@ impl Truncations {
 }
 
 impl ClusterView {
-    /// Of these parts.
+    /// Creates the view of a shard from the node's services.
     pub fn new(parts: ClusterParts) -> ClusterView {
         let snapshot = (parts.snapshot)();
         ClusterView {

@@ -1,4 +1,4 @@
-//! What everything of a shard that replicates stands on.
+//! The environment of a shard: everything its replication code works with.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
@@ -37,7 +37,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// Of a shard that is part of no cluster yet.
+    /// Creates the environment of a shard that is not part of a cluster yet.
     pub fn new(rt: Rt, store: Store) -> Env {
         let folded = rt.telemetry().counter(
             "coordinator_folded_pages_total",
@@ -72,7 +72,7 @@ impl Env {
         self.cluster.get()
     }
 
-    /// What reads and writes need to know of a table. `None`: there is no such table in the snapshot.
+    /// Returns the facts of a table that reads and writes need. `None`: the snapshot has no such table.
     pub fn facts(&self, snapshot: &ClusterSnapshot, table: TableId) -> Option<Rc<TableFacts>> {
         self.tables.get(snapshot, table)
     }
@@ -83,7 +83,7 @@ impl Env {
         ShardMap::ByTokenHash { shards: self.rt.shard_count() }
     }
 
-    /// Whether this shard owns the partition of a mutation.
+    /// Returns true if this shard owns the partition of a mutation.
     #[inline]
     pub fn owns<B: AsRef<[u8]>>(&self, mutation: &ReplicaMutation<B>) -> bool {
         self.rt.shard_count() == 1 || mutation.owner(self.shard_map()) == self.rt.shard()
@@ -124,7 +124,7 @@ impl Env {
     }
 }
 
-/// Whether a shard became part of a cluster just now.
+/// Outcome of an attempt to make a shard part of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
     /// It did.

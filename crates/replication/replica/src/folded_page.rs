@@ -88,7 +88,7 @@ impl<'f> FoldSink<'f> {
         self.page.rows += 1;
     }
 
-    /// What the fold said, and whether the page ends behind this row, or behind the partition at hand.
+    /// Translates the fold's verdict, and decides if the page ends after this row or after the current partition.
     #[inline]
     fn flow(&mut self, flow: FoldFlow, clustering: Option<&[u8]>) -> Flow {
         self.take_result();

@@ -1,4 +1,4 @@
-//! The one door to a shard's data, for whoever writes or reads it as one replica.
+//! The one door to a shard's data, for every writer and reader that uses it as one replica.
 //!
 //! Owns: admission and application of mutations ([`Replica::apply`]), reads of the owning shard
 //! ([`Replica::read`], [`PackedRead`]), the page of a node out of those of its shards ([`NodeRead`]), the answers to

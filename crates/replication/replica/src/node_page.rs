@@ -1,4 +1,4 @@
-//! What one node has of a read: the pages of its shards made into one, as if it had one shard.
+//! The page of one node: the pages of its shards merged into one, as if the node had one shard.
 //!
 //! INV-reading-1: the page of a node depends on its content and the limits, not on its number of
 //! shards: digests of nodes with different numbers of shards can be compared.
@@ -15,11 +15,11 @@ use crate::replica_query::ReplicaQuery;
 use crate::resume::resumed;
 use crate::shard_reads::ShardReads;
 
-/// What one node has of a read.
+/// A node's part of a read.
 pub struct NodePage {
     /// Encoded.
     pub page: Vec<u8>,
-    /// What of it passes the filter that was asked for.
+    /// The rows of it that pass the requested filter.
     pub filtered: Option<FilteredPage>,
 }
 
@@ -52,14 +52,14 @@ impl<'a> NodeRead<'a> {
         self
     }
 
-    /// What each shard reads for it is added there.
+    /// Records the reads of each shard in `notes`.
     #[must_use]
     pub fn noted(mut self, notes: Option<&'a ShardReads>) -> NodeRead<'a> {
         self.notes = notes;
         self
     }
 
-    /// Of a range what passes this filter is given, too.
+    /// For a range: also returns the rows that pass this filter.
     #[must_use]
     pub fn filtered(mut self, filter: Option<&'a dyn RowFilter>) -> NodeRead<'a> {
         self.filter = filter;

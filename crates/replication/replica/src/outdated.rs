@@ -11,11 +11,11 @@ use crate::cluster_view::ClusterView;
 use crate::placements::Topology;
 use crate::token_range::tokens_of;
 
-/// Whether a coordinator has to learn first who holds what: it asks a node that does not hold it any
-/// more, or it is two steps of a movement of the range behind. Then the other replicas that it asks may
-/// be none any more, and a level that it meets with them and this one says nothing. While the range
-/// moves one step is too much: who has not heard of the movement does not ask those whom its reads must
-/// reach.
+/// Returns true if a coordinator must learn the current placement first: it asks a node that does not hold the
+/// range any more, or it is two steps of the range's movement late. The other replicas that it asks may then be
+/// none any more, and a consistency level met by them and this one means nothing. While the range moves, one step
+/// late is too much: a coordinator that has not heard of the movement does not ask the replicas that its reads
+/// must reach.
 pub fn is_outdated(
     cluster: &ClusterView,
     snapshot: &ClusterSnapshot,
@@ -36,7 +36,7 @@ pub fn is_outdated(
     })
 }
 
-/// Whether a range that is read has other replicas than at `epoch`.
+/// Returns true if the replicas of a range that is read have changed since `epoch`.
 pub fn has_moved(topology: &Topology, epoch: Epoch, partitions: &Partitions) -> bool {
     let placements = &topology.placements;
     *placements.replication() != Replication::Local

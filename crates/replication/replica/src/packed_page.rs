@@ -5,8 +5,8 @@
 //! u32 · row` for each row. Trusted inside
 //! one process; what another node sends is checked first ([`crate::scan_page`]).
 //!
-//! With a filter a page has only what passes it: rows that nobody wants are neither copied nor sent. Such a
-//! page may end, empty even, because of what was looked at for it; where it ended stands beside its rows.
+//! With a filter a page has only the rows that pass it: no other row is copied or sent. Such a page may end, even
+//! empty, because of the work done for it. Its end is stored beside its rows.
 
 use data::command::ReadCommand;
 use data::{FoldState, RowFilter, RowRef};
@@ -16,11 +16,11 @@ use store::{Flow, Look, LookedAt, ReadStats, RowSink};
 const PARTITION: u8 = 1;
 const ROW: u8 = 2;
 const NONE: u32 = u32::MAX;
-/// What a row or partition that is left out counts beside its bytes.
+/// Bytes that a skipped row or partition counts in addition to its own size.
 pub const LEFT_OUT_OVERHEAD: usize = 32;
 
-/// Tombstones behind which the pages of replicas and of other shards end, unless a client's page ends before: some
-/// milliseconds of work.
+/// Number of tombstones after which the pages of replicas and of other shards end, unless a client's page ends
+/// before: some milliseconds of work.
 pub const TOMBSTONES_OF_A_PAGE: u32 = 10_000;
 
 /// Bounds of one page that crosses shards.
@@ -30,10 +30,10 @@ pub struct PageLimit {
     pub rows: usize,
     /// Stop after the row that crosses this many bytes.
     pub bytes: usize,
-    /// Stop after so many bytes of rows that a filter leaves out: some milliseconds of work, so that whoever waits
-    /// can give up, and a shard does not read on for somebody who has enough.
+    /// Stop after so many bytes of rows that a filter leaves out: some milliseconds of work. The requester can
+    /// then time out, and a shard does not read on for a requester that has enough rows.
     pub left_out: usize,
-    /// Stop behind so many tombstones, at least 1.
+    /// Stop after so many tombstones, at least 1.
     pub tombstones: u32,
 }
 
@@ -70,13 +70,13 @@ pub struct PackedPage {
     pub end: Option<PageEnd>,
     /// Rows in it.
     pub rows: usize,
-    /// What it cost to make.
+    /// Cost of building the page.
     pub stats: ReadStats,
-    /// What it has come by when it ended for its tombstones: these, and what they hide.
+    /// Tombstones, and the data hidden by them, that were read when the page ended because of its tombstones.
     pub scanned: u32,
-    /// What a fold has not made a result of.
+    /// State of the fold that is not a result yet.
     pub state: Option<FoldState>,
-    /// The same as bytes, of another node.
+    /// The same state encoded, from another node.
     pub encoded: Option<Vec<u8>>,
     /// A fold could not be done.
     pub is_failed: bool,
@@ -89,9 +89,9 @@ pub struct PageEnd {
     pub token: Token,
     /// The key.
     pub key: Vec<u8>,
-    /// A row of the partition, or a place where nobody has one; `None`: all of the partition was looked at.
+    /// A row of the partition, or a position where no row exists; `None`: the whole partition was read.
     pub clustering: Option<Vec<u8>>,
-    /// The page has something of the partition, so that it is not to be shown for its static row alone any more.
+    /// The page has items of the partition, so that the partition is not returned again for its static row alone.
     pub is_shown: bool,
 }
 
@@ -247,7 +247,7 @@ impl<'f> PageWriter<'f> {
         }
     }
 
-    /// Of what the filter keeps of the rows of a command.
+    /// Keeps only the rows of a command that pass the filter.
     #[must_use]
     pub fn filtered(
         mut self,

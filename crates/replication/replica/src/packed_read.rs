@@ -13,30 +13,31 @@ use crate::folded_page::FoldSink;
 use crate::packed_page::{PackedPage, PageLimit, PageWriter};
 use crate::shard_reads;
 
-/// What a shard does with the rows of a read, in the place of sending all of them.
+/// Work that a shard does on the rows of a read, instead of sending all of them.
 #[derive(Clone, Debug)]
 pub enum ShardWork {
-    /// Leaves out what is not wanted.
+    /// Filters out unwanted rows.
     Filter(Arc<dyn RowFilter>),
     /// Makes results of them.
     Fold(Arc<dyn RowFold>),
 }
 
-/// What the bytes of another node's front end ask shards to do with rows of a table, or why it is not done.
+/// Decodes the work on rows of a table that another node's front end requests, or returns the reason for refusing
+/// it.
 pub type ScanPlanner = Rc<dyn Fn(&[u8], &Arc<Table>) -> Result<ShardWork, String>>;
 
 /// A read of one page of one shard.
 #[derive(Debug)]
 pub struct PackedRead {
-    /// What to read; its partitions are restricted by the owner to its own.
+    /// Command to execute; the owner restricts its partitions to its own.
     pub command: ReadCommand,
-    /// Of a range: ranges after it that are read too, ascending.
+    /// For a range: further ranges that are read after it, ascending.
     pub further: Vec<KeyRange>,
-    /// Where the page stops.
+    /// Limits at which the page stops.
     pub limit: PageLimit,
-    /// What is done with the rows there; `None`: all of them are wanted, unmodified.
+    /// Work done on the rows there; `None`: all rows are returned unmodified.
     pub work: Option<ShardWork>,
-    /// What a fold had left when the page before ended.
+    /// State of the fold at the end of the page before.
     pub state: Option<FoldState>,
 }
 

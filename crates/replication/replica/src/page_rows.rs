@@ -19,9 +19,9 @@ pub struct PageRows {
     resumed: Option<(Vec<u8>, u32)>,
     /// The partition under way: between pages, one that may go on.
     partition: Option<Partition>,
-    /// What showing has cost so far.
+    /// Cost of the rows returned so far.
     pub stats: ReadStats,
-    /// What pages have taken that their tombstones do not show.
+    /// Work of the pages that their count of tombstones does not show.
     scanned: u32,
 }
 
@@ -38,7 +38,7 @@ struct Partition {
     static_row: Option<Vec<u8>>,
 }
 
-/// What the sink said to a page.
+/// The sink's answer to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// It wants more.

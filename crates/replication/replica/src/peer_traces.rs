@@ -1,7 +1,7 @@
-//! What this node does for a request that another one traces.
+//! Events of this node for a request that another node traces.
 //!
-//! The request's frame carries the trace's id; what is done is collected here and given to whoever
-//! writes `system_traces.events` when the answer is on its way. Texts are Cassandra's.
+//! The request's frame carries the trace's id. The events are collected here, and handed over for
+//! `system_traces.events` once the answer is sent. Texts are Cassandra's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,9 +22,9 @@ pub const EVENTS_MAX: usize = 64;
 /// One event of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedEvent {
-    /// What happened.
+    /// The activity, in words.
     pub activity: String,
-    /// How long after this node began with the request.
+    /// Time since this node began with the request.
     pub elapsed: Duration,
     /// When.
     pub at: WallMicros,
@@ -54,7 +54,7 @@ impl PeerTrace {
 }
 
 impl PeerTrace {
-    /// What was read for it, in Cassandra's words and then shard by shard.
+    /// Records the reads done for the request, in Cassandra's words and then shard by shard.
     pub(crate) fn note_reads(&self, reads: &ShardReads, is_range: bool) {
         let store::ReadStats { rows, tombstones, sstables, .. } = reads.total();
         if !is_range {
@@ -90,7 +90,7 @@ impl Env {
         *self.peer_traces.borrow_mut() = Some(sink);
     }
 
-    /// Begins to collect, when the request is traced and somebody writes it down.
+    /// Starts to collect events if the request is traced and the events have a destination.
     #[cold]
     pub fn peer_trace(&self, request: &messaging::Request<'_>) -> Option<Rc<PeerTrace>> {
         self.peer_trace_of(request.trace?, request.verb, request.from)

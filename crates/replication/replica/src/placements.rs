@@ -1,4 +1,5 @@
-//! Who holds what, as one coordinator sees it: placements with small numbers for datacenters.
+//! Replicas of each token range as one coordinator sees them: placements with small numbers for
+//! datacenters.
 //!
 //! Owns: [`Topology`], one per placement and membership, and their cache. Never: liveness or
 //! latencies (arguments), consistency levels (that is `request::Need`).
@@ -151,12 +152,12 @@ pub struct TopologyCache {
     earlier: BTreeMap<PlacementKey, Rc<Topology>>,
     /// `None`: the table is not replicated, or there is no such table.
     by_table: FixedMap<TableId, Option<Rc<Topology>>>,
-    /// Of the tables whose lightweight transactions are handed over, for these.
+    /// Serial topologies of the tables whose lightweight transactions are handed over.
     by_table_serial: FixedMap<TableId, Option<Rc<Topology>>>,
 }
 
 impl TopologyCache {
-    /// Whether it has that epoch's tables.
+    /// Returns true if the cache holds the tables of that epoch.
     pub fn is_at(&self, epoch: Epoch) -> bool {
         self.epoch == Some(epoch)
     }

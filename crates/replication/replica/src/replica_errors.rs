@@ -6,7 +6,7 @@ use messaging::MessagingError;
 use request::ReplicaError;
 use store::StoreError;
 
-/// What the end of a request to a peer means for the request of the client.
+/// Translates the error of a request to a peer into one of the client's request.
 pub fn replica_error(error: &MessagingError) -> ReplicaError {
     match error {
         MessagingError::UnknownHost(_)
@@ -21,7 +21,7 @@ pub fn replica_error(error: &MessagingError) -> ReplicaError {
     }
 }
 
-/// What a peer's error means.
+/// Translates a peer's error reply.
 pub fn of_reply(reply: &ErrorReply) -> ReplicaError {
     match reply {
         ErrorReply::Overloaded => ReplicaError::Overloaded,
@@ -39,7 +39,7 @@ pub fn of_reply(reply: &ErrorReply) -> ReplicaError {
     }
 }
 
-/// What an error of this node's own store means.
+/// Translates an error of this node's own store.
 pub fn of_store(error: &StoreError) -> ReplicaError {
     of_reply(&error_reply(error))
 }

@@ -8,12 +8,12 @@ use store::ReadScope;
 /// A replica's read of one shard's data.
 #[derive(Clone, Debug)]
 pub struct ReplicaQuery {
-    /// What to read; its partitions are restricted by the owner to its own.
+    /// Command to execute; the owner restricts its partitions to its own.
     pub command: ReadCommand,
     /// Where the page ends.
     pub limits: PageLimits,
     /// Tombstones made before this are left out.
     pub purge_before: DeletionSeconds,
-    /// What of the table it sees.
+    /// Part of the table that the query sees.
     pub scope: ReadScope,
 }

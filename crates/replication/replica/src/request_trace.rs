@@ -1,7 +1,8 @@
-//! A request that this node's client wants traced, as far as whoever carries it out needs it.
+//! The trace of a request that a client of this node wants traced, for the code that carries the request out.
 //!
-//! Owns: the trace's id, which other nodes are told, where events go, and how peers are named in them. Texts are Cassandra's
-//! where it has the step. Never: writes traces down. A request that is not traced has none of it.
+//! Owns: the trace's id, which is sent to other nodes, the destination of events, and the names of peers in them.
+//! Texts are Cassandra's where it has the step. Never: writes traces. A request that is not traced has no value of
+//! this type.
 
 use std::fmt;
 
@@ -25,7 +26,7 @@ impl fmt::Debug for RequestTrace {
 }
 
 impl RequestTrace {
-    /// Of the trace with this id; `note` adds an event to it.
+    /// Creates the trace with this id; `note` adds an event to it.
     pub fn new(id: Uuid, note: impl Fn(String) + 'static) -> RequestTrace {
         RequestTrace { id, note: Box::new(note) }
     }

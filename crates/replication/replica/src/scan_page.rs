@@ -16,11 +16,11 @@ use crate::folded_page::open_result;
 use crate::packed_page::{PackedPage, PageEnd, PageItem};
 use crate::token_range::tokens_of;
 
-/// What a page from outside has to fit to.
+/// Properties that a page from another node must have.
 pub struct Expected<'e> {
     /// The ranges that were asked for, ascending.
     pub ranges: &'e [KeyRange],
-    /// The row of the first partition behind which it begins, if it begins inside of one.
+    /// The row of the first partition after which the page begins, if it begins inside of a partition.
     pub resumed: Option<&'e [u8]>,
     /// Clustering columns of the table.
     pub clustering: usize,
@@ -140,7 +140,7 @@ impl Expected<'_> {
         }
     }
 
-    /// Whether a page with that end is behind where it began, so that a read of such pages ends.
+    /// Returns true if a page with that end makes progress beyond its start, so that a read of such pages ends.
     fn gets_on(&self, end: &PageEnd) -> bool {
         let start = self.ranges.first().map(|range| &range.start);
         let Some(RingBound::Key { token, key, after }) = start else { return true };

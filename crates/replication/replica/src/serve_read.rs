@@ -44,9 +44,9 @@ impl Terms {
 /// How a page is read for a peer.
 #[derive(Clone, Copy)]
 struct Reading<'a> {
-    /// What of the table it sees.
+    /// Part of the table that the query sees.
     scope: ReadScope,
-    /// Gets what each shard has read for it.
+    /// Receives the reads of each shard.
     notes: Option<&'a ShardReads>,
     filter: Option<&'a dyn RowFilter>,
 }
@@ -92,7 +92,7 @@ pub struct ReplicaReads<N> {
 pub(crate) struct Inner<N> {
     pub(crate) node: N,
     pub(crate) counters: Counters,
-    /// What other nodes may ask shards to do with rows.
+    /// Planner of the work that other nodes may request on rows.
     pub(crate) planner: Planner,
 }
 
@@ -163,7 +163,7 @@ impl<N: Node> ReplicaReads<N> {
         self.inner.node.env().spawn_or_drop("replica-read", task);
     }
 
-    /// What a peer waits for, unless that takes longer than it waits.
+    /// Runs work for a peer; `Timeout` once the peer does not wait any more.
     pub(crate) async fn in_time<T>(
         &self,
         deadline: Instant,
@@ -305,11 +305,11 @@ impl<N: Node> ReplicaReads<N> {
         }
     }
 
-    /// The page of this node that a peer asks for, as the verbs `Read` and `RangeRead` answer it, of
-    /// what the scope sees.
+    /// Reads the page of this node that a peer requests, as the verbs `Read` and `RangeRead` answer it, restricted
+    /// to the scope.
     ///
     /// # Errors
-    /// What the peer is told: unknown table, metadata apart, invalid bounds, trouble of the store.
+    /// The error reply to the peer: unknown table, differing metadata, invalid bounds, an error of the store.
     pub async fn read_as_replica(
         &self,
         read: ReadRequest,
@@ -355,7 +355,7 @@ impl<N: Node> ReplicaReads<N> {
     }
 }
 
-/// What passes of a page, with the digest of all of it.
+/// The rows of a page that pass a filter, with the digest of the whole page.
 struct Filtered {
     page: FilteredPage,
     digest: PageDigest,

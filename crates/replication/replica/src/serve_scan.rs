@@ -135,8 +135,8 @@ impl<N: Node> ReplicaReads<N> {
         Ok((page, state))
     }
 
-    /// What another node's bytes ask to be done with rows of a table, planned with this node's schema, and the
-    /// metadata that it is of.
+    /// Plans the work on rows that another node requests, with this node's schema. Returns the snapshot of the
+    /// plan too.
     pub(crate) async fn plan_work(
         &self,
         id: TableId,
@@ -165,7 +165,7 @@ impl<N: Node> ReplicaReads<N> {
         Ok((work, snapshot))
     }
 
-    /// What is to be done with the rows, when this node may do it.
+    /// Plans the work on the rows, if this node may do it.
     async fn scan_work(
         &self,
         request: &ScanRequest<'_>,

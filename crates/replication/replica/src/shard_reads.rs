@@ -1,4 +1,4 @@
-//! What a traced read cost, shard by shard of this node.
+//! Cost of a traced read, for each shard of this node.
 //!
 //! Owns: the sums and their texts. Never: reads anything, writes traces down. A read that is not traced
 //! has none of this. Texts that Cassandra has are its own; those of the shards are ours.
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use stdx::ShardId;
 use store::ReadStats;
 
-/// What one shard has read for a request.
+/// Reads of one shard for a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ShardRead {
     stats: ReadStats,
@@ -20,7 +20,7 @@ struct ShardRead {
     largest: u64,
 }
 
-/// What the shards of this node have read for a request; at most one entry for each.
+/// Reads of this node's shards for a request; at most one entry for each.
 #[derive(Debug, Default)]
 pub struct ShardReads(RefCell<BTreeMap<u16, ShardRead>>);
 

@@ -1,4 +1,4 @@
-//! What reads and writes need to know of a table, computed once per version of its schema.
+//! Facts of a table that reads and writes need, computed once per version of its schema.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use schema::Table;
 use stdx::{DeletionSeconds, TableId};
 use store::Store;
 
-/// What reads need to know of one version of a table.
+/// Facts of one version of a table that reads need.
 pub struct TableFacts {
     /// The table.
     pub table: Arc<Table>,
@@ -18,7 +18,7 @@ pub struct TableFacts {
     pub shape: Rc<TableShape>,
     /// The keyspace's `durable_writes`.
     pub durable: bool,
-    /// Whether reads repair what differs.
+    /// Policy of read repair.
     pub read_repair: ReadRepair,
     /// When a read asks one more replica.
     pub speculate: SpeculativeRetry,
@@ -27,7 +27,7 @@ pub struct TableFacts {
 }
 
 impl TableFacts {
-    /// Of a table of a snapshot.
+    /// Computes the facts of a table in a snapshot.
     pub fn new(snapshot: &ClusterSnapshot, table: Arc<Table>) -> TableFacts {
         let keyspace = snapshot.schema.keyspace(&table.keyspace);
         let durable = keyspace.is_none_or(|k| k.params.durable_writes);

@@ -17,12 +17,12 @@ const TOO_LATE: &str = "all data is copied and others are read from already: too
     once more ends it";
 type Result<T> = std::result::Result<T, String>;
 
-/// Whether others are read from already.
+/// Returns true if reads of the member's ranges already use the new owners.
 fn is_handing_over(state: MemberState) -> bool {
     matches!(state, MemberState::LeaveHandover | MemberState::MoveHandover)
 }
 
-/// Of what is under way elsewhere: the dead member whose removal is to be taken back.
+/// Returns the dead member whose removal by another node is to be taken back.
 ///
 /// # Errors
 /// There is none, or more than one and none is named, or it lives.
@@ -64,10 +64,10 @@ impl Aborts {
         Aborts { env: env.clone(), steps: Steps::new(env) }
     }
 
-    /// Gives up what this node does with its place in the ring. Shard 0 only.
+    /// Aborts the change of the ring that this node carries out for itself. Shard 0 only.
     ///
     /// # Errors
-    /// There is nothing.
+    /// This node carries out none.
     pub async fn abort_movement(&self) -> Result<()> {
         let snapshot = self.env.membership.snapshot();
         let me = snapshot.local.host_id;
@@ -86,8 +86,8 @@ impl Aborts {
         self.env.orders.abort(me)
     }
 
-    /// Gives up the removal of a dead node: the one that this node carries out, or one that was left
-    /// behind by another. Shard 0 only.
+    /// Aborts the removal of a dead node: the one that this node carries out, or one that another node abandoned.
+    /// Shard 0 only.
     ///
     /// # Errors
     /// There is none, or all is copied and its end is being decided.
@@ -106,8 +106,7 @@ impl Aborts {
         Ok(())
     }
 
-    /// Gives up the rebuild of this node; what came stays, and the same command goes on with the rest.
-    /// Shard 0 only.
+    /// Aborts the rebuild of this node. Received data stays, and the same command fetches the rest. Shard 0 only.
     ///
     /// # Errors
     /// There is none.

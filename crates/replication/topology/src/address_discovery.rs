@@ -1,13 +1,12 @@
-//! Finding members again that stand at another address than the metadata says.
+//! Finds members whose address differs from the one in the metadata.
 //!
-//! A node that starts at a new address tells it through the metadata log, for which a majority of the
-//! voters must answer. When so many have moved at once that nobody reaches a majority where the log says
-//! (several pairs have swapped their addresses, say), nobody could ever tell. So who reaches no majority
-//! asks at every address it knows of who is there, and goes by the answers until the log has them.
+//! A node that starts at a new address announces it through the metadata log, for which a majority of the voters
+//! must answer. When several nodes have moved at once (pairs that swapped their addresses, say), no node may reach
+//! a majority at the addresses of the log, and none could announce its own. So a node that reaches no majority
+//! asks every address it knows which node answers there. It uses the answers until the log has the addresses.
 //!
-//! It may also be that the others have put this node out, and that it did not hear of it. When a majority
-//! says so, and nobody else, the node ends: what a client wrote at it would be lost. One that was leaving
-//! has left.
+//! The other members may also have removed this node without its noticing. When a majority says so, and no node
+//! contradicts, the node ends: writes of clients to it would be lost. A node that was leaving has left.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -22,7 +21,7 @@ use stdx::HostId;
 use crate::env::Env;
 use crate::seeds::{self, Answer};
 
-/// Between two looks: at first, and at most. The pause doubles as long as nobody new is found.
+/// Pause between two rounds: at first, and at most. It doubles as long as no new member is found.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 /// Addresses that are asked at once; of more, each round takes the next ones.
 const ASKED_MAX: usize = 32;
@@ -62,7 +61,7 @@ impl AddressDiscovery {
                     return;
                 }
                 let snapshot = this.env.membership.snapshot();
-                // Who has left knows it, and looks for nobody.
+                // A node that has left knows it, and searches for no member.
                 if snapshot.local_member().is_none() || this.reaches_majority(&snapshot) {
                     this.trust_log(&snapshot);
                     (pause, strange) = (PAUSE.0, 0);
@@ -97,8 +96,8 @@ impl AddressDiscovery {
         alive.count() > snapshot.voters.len() / 2
     }
 
-    /// What was found by asking counts as long as it works: who does not answer there is looked for
-    /// where the log says again.
+    /// Keeps an address found by asking as long as it works: a member that does not answer there is tried at the
+    /// address of the log again.
     fn trust_log(&self, snapshot: &ClusterSnapshot) {
         for member in snapshot.members.values() {
             let host = member.host_id;
@@ -136,14 +135,14 @@ impl AddressDiscovery {
     }
 }
 
-/// Whether this node was on its way out when it last heard of the others.
+/// Returns true if this node was leaving in the last metadata that it has.
 fn is_leaving(snapshot: &ClusterSnapshot) -> bool {
     use cluster::MemberState::{LeaveHandover, Leaving};
     snapshot.local_member().is_some_and(|me| matches!(me.state, Leaving | LeaveHandover))
 }
 
-/// Whether a majority, as many as the voters', says that it knows no such member, and nobody else
-/// anything.
+/// Returns true if as many nodes as a majority of the voters answer that they know no such member, and no node
+/// accepts it.
 fn is_stranger(snapshot: &ClusterSnapshot, answers: &[Answer]) -> bool {
     let refused = answers.iter().filter(|(_, answer)| {
         matches!(answer, Err(OpenError::Refused { code: RefusalCode::UnknownHost, .. }))

@@ -16,8 +16,8 @@ use crate::resume_state::Received;
 use crate::steps::Steps;
 use crate::{description, seeds};
 
-/// How long a start waits for the peers at most, how long before it asks who is there, and between two
-/// looks.
+/// Longest wait of a start for its peers, the wait before it asks the missing ones, and the pause between two
+/// checks.
 const SETTLE: Duration = Duration::from_secs(3);
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -31,14 +31,14 @@ const JOIN: &str = "join";
 /// Patience with changes that only describe this node.
 const DESCRIBE: Duration = Duration::from_secs(10);
 
-/// Whether there are tables that users made and several nodes share. The tables of `system_auth`,
-/// `system_distributed` and `system_traces` hold nothing that anybody was promised.
+/// Returns true if users have created tables. Tables of the system do not count: no client was promised the data
+/// of `system_auth`, `system_distributed` and `system_traces`.
 fn has_user_tables(snapshot: &ClusterSnapshot) -> bool {
     let mut keyspaces = snapshot.schema.keyspaces.values();
     keyspaces.any(|k| !k.name.starts_with("system") && !k.tables.is_empty())
 }
 
-/// What attempts to take over data have come to.
+/// Outcome of the attempts to take over data so far.
 #[derive(Clone, Copy, Default)]
 struct Takeover {
     /// Attempts that could not be made.
@@ -68,7 +68,7 @@ impl Bootstrap {
     pub async fn describe_itself(&self) -> TopologyResult<()> {
         let host = self.env.membership.snapshot().local.host_id;
         let (options, shards) = (self.env.options.clone(), self.env.rt.shard_count());
-        // The addresses can be told, or the start fails here.
+        // A wrong address in the configuration fails the start here.
         description::describe(&options, host, shards, &self.env.membership.snapshot().members)?;
         let wanted = move |snapshot: &ClusterSnapshot| {
             let description =
@@ -108,7 +108,7 @@ impl Bootstrap {
         loop {
             let snapshot = self.env.membership.snapshot();
             let host = snapshot.local.host_id;
-            // Without tables of users nothing moves and nobody can miss a write: no step waits.
+            // Without tables of users no data moves and no replica can miss a write: no step waits.
             let has_tables = has_user_tables(&snapshot);
             let Some(member) = snapshot.local_member() else {
                 return Err(TopologyError::Removed { host });
@@ -209,7 +209,7 @@ impl Bootstrap {
             if asked.is_none() && now + SETTLE >= end + FIRST_LOOK {
                 let addresses: Vec<_> = missing.iter().map(|m| m.storage).collect();
                 let asking = seeds::ask_all(&self.env.rt, &self.env.messaging, &addresses);
-                // Who has not answered by then does not count.
+                // A node that has not answered by then counts as down.
                 let Ok(answers) = self.env.rt.timeout(end, asking).await else { return };
                 let here = answers.into_iter().filter_map(|(_, answer)| Some(answer.ok()?.host_id));
                 asked = Some(here.collect());
@@ -256,7 +256,7 @@ impl Bootstrap {
         let me = snapshot.local.host_id;
         let without = !self.env.options.consistent_rangemovement
             || self.goes_without(&snapshot, takeover.refusals);
-        // Tables of the system hold nobody up, once gossip had a moment to hear of everybody.
+        // Tables of the system do not delay a join once gossip had a moment to hear of all members.
         let may_lack = match takeover.refusals {
             _ if without => MayLack::Anything,
             0 => MayLack::Nothing,
@@ -295,7 +295,7 @@ impl Bootstrap {
                 tracing::warn!(%error, "not all data could be taken over; trying again");
                 Ok(false)
             }
-            // Nobody aborts a join in this way: the node is taken out instead.
+            // A join is not aborted this way: the operator removes the node instead.
             Err(StreamError::Stopping | StreamError::Aborted) => Err(TopologyError::Stopped),
             Err(error @ StreamError::Store(_)) => {
                 Err(TopologyError::Streaming { detail: error.to_string() })
@@ -320,7 +320,7 @@ impl Bootstrap {
         }
     }
 
-    /// What earlier runs have received of this node's join.
+    /// Loads the ranges that earlier runs have received for this node's join.
     async fn received_before(&self, snapshot: &ClusterSnapshot) -> Received {
         let replaces = snapshot.local_member().and_then(|member| member.replaces);
         let key = match replaces {
@@ -330,8 +330,8 @@ impl Bootstrap {
         Received::load(&self.env.rt, &self.env.options.workdir, JOIN, key).await
     }
 
-    /// That the dead replicas that a join waits for may come back by themselves: with nobody alive
-    /// who has a range it is given up after a while.
+    /// Checks that the dead replicas that a join waits for may still come back. The join is abandoned if a range
+    /// has no live replica for too long.
     ///
     /// # Errors
     /// `Streaming`.
@@ -344,7 +344,7 @@ impl Bootstrap {
         let PlanError::NoReplica { down, .. } = error else { return Ok(()) };
         let me = snapshot.local.host_id;
         let mut others = snapshot.members.keys().filter(|host| **host != me);
-        // Who sees nobody at all is cut off itself.
+        // A node that sees no live member is cut off itself.
         if refusals <= PATIENCE_WITH_REPLICAS
             || !others.any(|host| self.env.liveness.is_alive(*host))
         {
@@ -361,7 +361,7 @@ impl Bootstrap {
         Err(TopologyError::Streaming { detail })
     }
 
-    /// Whether this node takes a dead one's place and no more replicas can be waited for.
+    /// Returns true if this node replaces a dead one and no more replicas can be waited for.
     fn goes_without(&self, snapshot: &ClusterSnapshot, refusals: usize) -> bool {
         let me = snapshot.local.host_id;
         let Some(old) = snapshot.local_member().and_then(|member| member.replaces) else {

@@ -1,10 +1,9 @@
-//! Data that this node does not own any more goes: `nodetool cleanup`, and by itself some time after
+//! Removes data that this node does not own any more: `nodetool cleanup`, and automatically some time after
 //! another node has taken ranges over.
 //!
-//! Never while anybody moves: a movement that is given up makes the old owners owners again.
-//! INV-cleaning-1: what is owned is asked of the snapshot in use, without a wait before the store
-//! chooses its files. Ranges that this node gets in a later snapshot are streamed anew, into other
-//! files.
+//! Data is not removed while a member moves: a movement that is aborted makes the old owners owners again.
+//! INV-cleaning-1: owned ranges come from the snapshot in use, without a wait before the store chooses its files.
+//! Ranges that this node gets in a later snapshot are streamed again, into other files.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,11 +17,11 @@ use store::{OwnedRanges, StoreError};
 
 use crate::env::Env;
 
-/// How long nobody has moved, at least, before data goes by itself; also how often it is looked.
+/// Shortest time without a movement before data is removed automatically; also the interval of the check.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What the node of `snapshot` owns of a table; `None` when nothing may be removed from it: its node
-/// or another one moves, or the table is not replicated.
+/// Returns the ranges of a table that the node of `snapshot` owns. `None`: nothing may be removed from the table,
+/// because this node or another one moves, or the table is not replicated.
 fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     if !is_settled(snapshot) {
         return None;
@@ -31,7 +30,7 @@ fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     if *placements.replication() == Replication::Local {
         return None;
     }
-    // A keyspace that nobody has is not understood: it is left alone.
+    // A keyspace without any replica is not understood: its data stays.
     if !placements.ranges().any(|(_, replicas)| replicas.natural().next().is_some()) {
         return None;
     }
@@ -42,7 +41,7 @@ fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     Some(OwnedRanges::new(ranges))
 }
 
-/// Whether nobody moves, no keyspace is handed over, and this node owns what the ring says.
+/// Returns true if no member moves, no keyspace is handed over, and this node is a normal member.
 fn is_settled(snapshot: &ClusterSnapshot) -> bool {
     let is_member = snapshot.local_member().is_some_and(|me| me.state == MemberState::Normal);
     is_member
@@ -50,9 +49,9 @@ fn is_settled(snapshot: &ClusterSnapshot) -> bool {
         && !snapshot.members.values().any(|member| member.is_in_transition())
 }
 
-/// Whether this node may have data that it does not own any more because of what changed between two
-/// snapshots: a member has joined, moved, or stays where it was although others copied from it, or a
-/// keyspace has other replicas.
+/// Returns true if this node may have data that it does not own any more after the change from one snapshot to the
+/// next. A member has joined or moved, or stays where it was although others copied from it, or a keyspace has
+/// other replicas.
 fn took_ranges(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
     let me = after.local.host_id;
     let settled = after.members.values().any(|member| {
@@ -70,7 +69,7 @@ fn took_ranges(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
     settled || handed_over || is_replicated_otherwise(before, after)
 }
 
-/// Whether a keyspace has other replicas than before.
+/// Returns true if a keyspace has other replicas than before.
 fn is_replicated_otherwise(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
     if std::sync::Arc::ptr_eq(&before.schema, &after.schema) {
         return false;
@@ -99,7 +98,7 @@ impl Due {
         Due { fs: rt.fs(), directory, own }
     }
 
-    /// Whether an earlier run has left something to remove; also one with other shards.
+    /// Returns true if an earlier run has left data to remove; also a run with another number of shards.
     async fn is_set(&self) -> bool {
         let names = self.names().await;
         let ending = self.own.split_once("of").map_or("", |(_, shards)| shards);
@@ -196,8 +195,8 @@ impl Cleanup {
         Ok(())
     }
 
-    /// Cleans by itself whenever another node has taken ranges over or a keyspace has other replicas,
-    /// all members are alive, and nobody has moved for a while. That it is due is remembered over
+    /// Starts the automatic cleanup. It runs after another node has taken ranges over or a keyspace has got other
+    /// replicas, once all members are alive and no member has moved for a while. A due cleanup is remembered over
     /// restarts.
     pub fn clean_by_itself(&self) {
         let due = Rc::new(Cell::new(false));
@@ -230,7 +229,7 @@ impl Cleanup {
                     return;
                 }
                 let snapshot = this.env.membership.snapshot();
-                // Somebody has moved since the last look.
+                // A member has changed since the last check.
                 if snapshot.members != members {
                     members = snapshot.members.clone();
                     continue;

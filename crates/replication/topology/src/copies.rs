@@ -35,7 +35,7 @@ pub(crate) const ATTEMPTS: usize = 3;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What moves when `mover` goes.
+/// Returns the movements of ranges when `mover` leaves the ring.
 fn movements_of(snapshot: &ClusterSnapshot, mover: HostId, key: &PlacementKey) -> Vec<Movement> {
     let before = key.placements_among(&cluster::topology::unmoved(snapshot));
     let after = key.placements_among(&cluster::topology::finished(snapshot, mover));
@@ -48,13 +48,13 @@ pub(crate) struct Fetch<'a> {
     pub(crate) operation: &'a str,
     /// The plan's id.
     pub(crate) id: Uuid,
-    /// What is not here yet.
+    /// Ranges that are still to be fetched.
     pub(crate) plan: Vec<FetchRange>,
-    /// Remembers what came.
+    /// Records the ranges that were received.
     pub(crate) received: &'a Received,
 }
 
-/// Whether the member that goes takes part in its removal.
+/// Role of the leaving member in its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mover {
     /// It gives its data away itself.
@@ -84,7 +84,7 @@ impl RangeCopies {
             let text = "orders to take over are for shard 0".to_owned();
             return responder.fail(&ErrorReply::Invalid(text));
         }
-        // Who removes another node holds it for dead, whatever this one has seen of it so far.
+        // A node that removes another one considers it dead, whatever this node has seen of it so far.
         let mover = match order.what == What::Member(request.from) {
             true => Mover::Helps,
             false => Mover::Dead,
@@ -109,11 +109,11 @@ impl RangeCopies {
                 }
                 return job;
             }
-            // Who gave that order does not know that it was taken back, and by whom it began anew.
+            // The sender of this order does not know that the movement was taken back and started again.
             Some((at, _)) if at > epoch => {
                 return Job::Failed("another order for the same came since".to_owned());
             }
-            // An older one runs out by itself; its outcome is not looked at.
+            // An older copy runs to its end; its outcome is ignored.
             Some(_) | None => {}
         }
         self.env.orders.jobs.borrow_mut().insert(key.clone(), (epoch, Job::Running));
@@ -149,7 +149,8 @@ impl RangeCopies {
         }
     }
 
-    /// Copies what this node will own once `mover` is gone; from it too when it goes by itself.
+    /// Copies the ranges that this node will own once `mover` is gone; also from `mover`, if it leaves in an
+    /// orderly way.
     async fn copy_for(&self, mover: HostId, epoch: Epoch, role: Mover) -> Result<()> {
         let goes_itself = role == Mover::Helps;
         let me = self.env.membership.snapshot().local.host_id;
@@ -251,7 +252,7 @@ impl RangeCopies {
         taken.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// Who will own more once `mover` is gone.
+    /// Returns the members that will own more once `mover` is gone.
     fn receivers(snapshot: &ClusterSnapshot, mover: HostId) -> BTreeSet<HostId> {
         let keyspaces = snapshot.schema.keyspaces.values();
         let keys: BTreeSet<PlacementKey> =

@@ -1,4 +1,4 @@
-//! How far copies are: what is told to the node that ordered them, and what this node copies for itself.
+//! Progress of copies: the report to the node that ordered them, and this node's own copies.
 //!
 //! Answer to the verb `TakeOver`: 0 the copy runs, 1 it is done; then ranges, ranges done and bytes (u64 each).
 
@@ -58,7 +58,7 @@ pub(crate) fn read_taken(payload: &[u8]) -> std::result::Result<Taken, DecodeErr
     Ok(Taken { is_done, progress })
 }
 
-/// What this node copies for others, and how far others are that copy on its order.
+/// This node's copies for others, and the progress of other nodes that copy on its order.
 #[derive(Default)]
 pub(crate) struct Copies {
     /// The fetches of its own copies, by the member that goes.

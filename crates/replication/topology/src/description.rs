@@ -1,4 +1,4 @@
-//! What the metadata says of this node: its addresses, shards, release.
+//! This node's entry in the metadata: its addresses, shards, release.
 
 use cluster::{ADDRESS_UNKNOWN, Address, Members, Transformation};
 use conf::Options;
@@ -7,9 +7,9 @@ use stdx::HostId;
 use crate::error::Result;
 use crate::seeds;
 
-/// What a node tells the others of itself: addresses, shards, release. A member that stood where this
-/// node stands now has not told its new address yet (the two may have swapped theirs): it is not known
-/// until it does.
+/// Describes a node to the others: addresses, shards, release. A member whose recorded address is this node's has
+/// moved without having announced its new address yet (the two may have swapped theirs). Its address is recorded
+/// as unknown until it does.
 ///
 /// # Errors
 /// `Address`.
@@ -23,13 +23,14 @@ pub fn describe(
     let rpc = seeds::socket(options.announced_rpc_address(), options.native_transport_port)?;
     let release = cql_plan::system_rows::RELEASE_VERSION.to_owned();
     let mut changes = vec![Address { host, storage, rpc }];
-    // An address that is only announced may be a mistake; on one that is listened on nobody else is.
+    // An address that is only announced may be a mistake; on an address that this node listens on no other node
+    // listens.
     let listens = options.broadcast_address.is_none();
     let serves = options.broadcast_rpc_address.is_none();
     for other in members.values().filter(|other| other.host_id != host) {
         let has_left = |is_own: bool, held, own| is_own && held == own;
         let of_nodes = has_left(listens, other.storage, storage);
-        // Who is not where it listened is not where it announced to serve either.
+        // A member that left its listen address has left the address that it announced to clients too.
         let of_clients = has_left(serves || of_nodes, other.rpc, rpc);
         if of_nodes || of_clients {
             changes.push(Address {

@@ -1,4 +1,4 @@
-//! What all topology operations of a shard work with.
+//! The environment of all topology operations of a shard.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;

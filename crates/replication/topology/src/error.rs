@@ -30,7 +30,7 @@ pub enum TopologyError {
     Identity {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: String,
     },
     /// No member was found to join through.
@@ -45,9 +45,9 @@ pub enum TopologyError {
     /// Another node does not take this one for what it is.
     #[error("refused by the node at {address}: {message}")]
     Refused {
-        /// Of the other node.
+        /// Address of the other node.
         address: SocketAddr,
-        /// Why and what to do, in its words.
+        /// Its message: the cause and the remedy.
         message: String,
     },
     /// The cluster does not let this node in.
@@ -70,7 +70,7 @@ pub enum TopologyError {
     /// The data of this node's ranges cannot be kept.
     #[error("cannot take over data: {detail}")]
     Streaming {
-        /// What is wrong.
+        /// Description of the fault.
         detail: String,
     },
     /// It was asked to stop while it joined.
@@ -78,5 +78,5 @@ pub enum TopologyError {
     Stopped,
 }
 
-/// What the crate's operations return.
+/// Result of the crate's operations.
 pub type Result<T> = std::result::Result<T, TopologyError>;

@@ -1,4 +1,4 @@
-//! What a node that leaves gives to members that stay: its hints and the entries of its batch log.
+//! Handover of a leaving node to members that stay: its hints and the entries of its batch log.
 
 use std::rc::Rc;
 
@@ -57,8 +57,8 @@ impl HintHandover {
         others.into_iter().map(|m| m.host_id).collect()
     }
 
-    /// Gives the entries of this node's batch log to other members: it will not be heard any more when
-    /// it has left. Before that nobody stores more here.
+    /// Hands the entries of this node's batch log to other members, because no member hears it after it has left.
+    /// From then on no coordinator stores batches here.
     pub(crate) async fn hand_over_batches(&self) -> Result<()> {
         let mut failure = String::new();
         for attempt in 0..ATTEMPTS {
@@ -124,7 +124,7 @@ impl HintHandover {
         }
     }
 
-    /// Leaves hints behind, and remembers it for whoever gave the order.
+    /// Abandons hints, and records it for the operator who gave the order.
     fn lose_hints(&self, left: &[PendingHints]) -> Result<()> {
         if !left.is_empty() {
             let text = hints_text(left);

@@ -20,7 +20,7 @@ const HEAD: &str = "helenus identity 1\n";
 const FORM: SmallForm = SmallForm { kind: "identity", version: 2 };
 const BYTES_MAX: usize = 4096;
 
-/// What the file says.
+/// Content of the identity file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// This node.

@@ -1,4 +1,4 @@
-//! Who this node says it is to other nodes, and which of them messaging knows.
+//! This node's introduction to other nodes, and the members that messaging knows.
 
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use conf::{InternodeCompression, Options};
@@ -8,7 +8,7 @@ use stdx::HostId;
 
 use crate::identity::Identity;
 
-/// Whether a node is a member of its cluster.
+/// Relation of a node to its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
     /// It asks to be let in.
@@ -26,7 +26,7 @@ pub struct Run {
     pub shards: u16,
 }
 
-/// What messaging says of this node.
+/// Returns the introduction that messaging sends to other nodes.
 pub fn introduction(
     options: &Options,
     identity: &Identity,
@@ -48,9 +48,9 @@ pub fn introduction(
     }
 }
 
-/// Makes the members of a snapshot known to messaging, and its epoch. One whose address is not known is
-/// a member all the same: it must be let in when it comes to say where it is now. What `before` said
-/// already changes nothing: somebody may have been found elsewhere since (`address_discovery`).
+/// Makes the members of a snapshot, and its epoch, known to messaging. A member whose address is unknown is a
+/// member all the same: it must be let in when it announces its address. Entries that equal those of `before`
+/// change nothing: `address_discovery` may have found the member elsewhere since.
 pub fn introduce(
     messaging: &Messaging,
     before: Option<&ClusterSnapshot>,

@@ -34,7 +34,7 @@ const GHOST: Duration = Duration::from_secs(15);
 /// Most members that are asked at a start whether they know this node.
 const ASKED_MAX: usize = 16;
 
-/// What a first start came to.
+/// Outcome of a first start.
 pub enum Outcome {
     /// No member was found, and this node is the one to found the cluster.
     Found,
@@ -54,7 +54,7 @@ pub struct Newcomer<'a> {
     pub work_dir: &'a str,
     /// Where the node stands.
     pub place: &'a Place,
-    /// Who it is.
+    /// Identity of this node.
     pub identity: Identity,
     /// Number of this run.
     pub run: u64,
@@ -71,7 +71,7 @@ impl Newcomer<'_> {
         let own = seeds::own_address(self.options)?;
         let all = seeds::addresses(self.options)?;
         let replaces = self.replaces()?;
-        // Who takes another one's place founds nothing.
+        // A node that replaces another one founds no cluster.
         let is_first = all.first().is_none_or(|first| *first == own) && replaces.is_none();
         let others: Vec<SocketAddr> = all.iter().copied().filter(|seed| *seed != own).collect();
         if others.is_empty() {
@@ -95,8 +95,8 @@ impl Newcomer<'_> {
         self.options.replace_address_first_boot.as_ref().map(seeds::ip).transpose()
     }
 
-    /// That nobody answers where the dead member stood. The member that is asked to let this node in
-    /// may have been started a moment ago, and have heard of nobody yet.
+    /// Checks that no node answers at the dead member's address. The member that is asked to let this node in may
+    /// have started a moment ago, and know no live peer yet.
     async fn check_dead(&self, address: SocketAddr) -> TopologyResult<()> {
         match self.messaging.discover(address).await {
             Ok(ack) => Err(TopologyError::Join {
@@ -161,7 +161,7 @@ impl Newcomer<'_> {
         }
     }
 
-    /// Whether this node is the one to found the cluster, when no seed is a member of one.
+    /// Returns true if this node founds the cluster when no seed is a member of one.
     fn founds(&self, answers: &[Answer], is_first: bool) -> bool {
         // Its own address may look otherwise to itself than in the configuration.
         let first = answers.first();
@@ -191,10 +191,10 @@ impl Newcomer<'_> {
         })
     }
 
-    /// That waiting for the seeds is not useless.
+    /// Checks that waiting for the seeds can succeed.
     ///
     /// # Errors
-    /// `Setting`: nobody will ever answer where they are.
+    /// `Setting`: no node will ever answer at these addresses.
     fn check_reach(
         &self,
         others: &[SocketAddr],
@@ -301,7 +301,8 @@ fn refusal_code(answer: &Result<HelloAck, OpenError>) -> Option<RefusalCode> {
     }
 }
 
-/// Whether some hold another process for this node: after a power cut it is the one before this one.
+/// Returns true if a peer sees another process with this node's host id. After a power cut that is the previous
+/// run.
 fn seems_to_run(answers: &[Answer]) -> bool {
     answers.iter().any(|(_, answer)| refusal_code(answer) == Some(RefusalCode::DuplicateHostId))
 }

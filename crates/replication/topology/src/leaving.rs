@@ -44,8 +44,8 @@ impl Departure {
         }
     }
 
-    /// `began`: when it became [`MemberState::Leaving`]. Since another had it taken back and begun anew,
-    /// there were writes that what is copied has not.
+    /// `began`: epoch at which the member became [`MemberState::Leaving`]. If another node took the removal back
+    /// and started it again since, the copied ranges miss writes.
     async fn finish_leaving(&self, host: HostId, began: Epoch) -> Result<()> {
         let (from, to) = (MemberState::Leaving, MemberState::LeaveHandover);
         let orders = self.env.orders.clone();
@@ -178,7 +178,7 @@ impl Departure {
             MemberState::JoinHandover => {
                 self.steps.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
             }
-            // It died on its way out or to another token, or somebody's removal did.
+            // The member died while it left or moved, or the node that removed it died.
             MemberState::Leaving | MemberState::Moving => {
                 self.steps.take_back(host).await?;
                 return self.move_out(host).await;

@@ -66,7 +66,7 @@ impl Topology {
         Topology { env: Rc::new(Env::new(parts)) }
     }
 
-    /// What is in progress.
+    /// The operations in progress.
     pub fn orders(&self) -> &Orders {
         &self.env.orders
     }

@@ -16,12 +16,12 @@ use crate::copy_progress::{Copies, CopyProgress, Rebuilding};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// What a decommission may lose.
+/// Data that a decommission may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     /// Nothing.
     Nothing,
-    /// Hints that nobody takes.
+    /// Hints that no member accepts.
     LoseHints,
 }
 
@@ -52,7 +52,7 @@ pub struct Order {
     pub epoch: Epoch,
 }
 
-/// What a copy has come to.
+/// State of a copy.
 #[derive(Clone)]
 pub(crate) enum Job {
     Running,
@@ -83,7 +83,7 @@ pub struct Orders {
     pub(crate) put_out: Cell<bool>,
     /// The decommission goes on when hints cannot be handed over.
     pub(crate) loses_hints: Cell<bool>,
-    /// What was lost by that, in words for the operator.
+    /// Description of the hints that the decommission lost, for the operator.
     pub(crate) lost_hints: RefCell<Option<String>>,
     /// The last decommission of this node in this run has failed.
     pub(crate) decommission_failed: Cell<bool>,
@@ -101,17 +101,17 @@ impl Orders {
         self.copies.others()
     }
 
-    /// Whether this node was leaving, and the others have decided that it is out.
+    /// Returns true if this node was leaving, and the others have completed its removal.
     pub fn is_put_out(&self) -> bool {
         self.put_out.get()
     }
 
-    /// Whether the last decommission of this node in this run has failed.
+    /// Returns true if the last decommission of this node in this run has failed.
     pub fn has_decommission_failed(&self) -> bool {
         self.decommission_failed.get()
     }
 
-    /// What the decommission lost, in words for the operator; once.
+    /// Takes the description of the hints that the decommission lost, for the operator. Returns it once.
     pub fn take_lost_hints(&self) -> Option<String> {
         self.lost_hints.take()
     }

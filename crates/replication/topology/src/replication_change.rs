@@ -1,13 +1,13 @@
-//! Keyspaces that get other replicas (ALTER KEYSPACE): what was decided for their lightweight
-//! transactions is handed over. The stages and why they are safe: `cluster::handover`.
+//! Keyspaces that get other replicas (ALTER KEYSPACE): hands over the decisions of their lightweight transactions.
+//! The stages and why they are safe: `cluster::handover`.
 //!
-//! The live member with the lowest host id orders every heir to take over (verb `TakeOver`), asks again
-//! until it is done, and ends the stage in the log. Another one goes on when it dies: an order that was
-//! carried out is carried out again without harm.
+//! The live member with the lowest host id orders every heir to take over (verb `TakeOver`), polls each until it
+//! is done, and ends the stage in the log. When that member dies, the next one continues: an order that was
+//! carried out can be repeated without harm.
 //!
-//! After [`PATIENCE`] heirs that are down are passed over, when the others are enough. Else it waits, and
-//! says so in the log: what a quorum decided is not given up because nodes are down. Who is down for
-//! good is taken out (`nodetool assassinate`), which needs no handover to be over.
+//! After [`PATIENCE`] heirs that are down are skipped, if the others suffice. Otherwise the stage waits and logs
+//! it: a quorum's decisions are not abandoned because nodes are down. The operator removes a node that is down for
+//! good (`nodetool assassinate`), which does not wait for a handover.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -31,7 +31,7 @@ const REMIND: Duration = Duration::from_secs(10);
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Since when a stage waits for somebody.
+/// Start of a stage's wait for a member.
 struct Waiting {
     epoch: Epoch,
     since: Instant,
@@ -101,7 +101,7 @@ impl ReplicationChange {
         let _ = self.env.gate.spawn(&self.env.rt, Group::Gossip, "handovers", task);
     }
 
-    /// Whether there is something to hand over, and this node is the one that does it.
+    /// Returns true if a keyspace is to be handed over and this node is the one that does it.
     fn hands_over(&self, snapshot: &ClusterSnapshot) -> bool {
         let me = snapshot.local.host_id;
         let is_there = |host: HostId| host == me || self.env.liveness.is_alive(host);

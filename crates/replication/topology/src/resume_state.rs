@@ -1,14 +1,14 @@
-//! What a node has received of a movement, so that it goes on after a restart where it stood.
+//! Ranges of a movement that a node has received, so that the movement resumes after a restart.
 //!
 //! Owns: `metadata/received-<name>` of the work directory in the envelope of small files, rewritten after each
-//! table: `key <what the movement is>`, then per range a line `<table> <start> <end> <source>[,<source>]*`. A
-//! damaged file is logged and ignored, as is one of another movement: the ranges are fetched again. It goes when
-//! the movement is over.
+//! table: `key <key of the movement>`, then per range a line `<table> <start> <end> <source>[,<source>]*`. A
+//! corrupt file is logged and ignored, as is one of another movement: the ranges are fetched again. The file is
+//! removed when the movement is over.
 //!
 //! `streaming` hands a range over to be remembered only when its files are durable.
 //!
-//! INV-received-2: a range of it is left out only where a source that will do now had given it. What
-//! came meanwhile came as writes: this node was a pending replica all the time.
+//! INV-received-2: a received range is skipped only if it came from sources that are sources of the plan now.
+//! Writes since then have reached this node directly: it was a pending replica all the time.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ const FORM: SmallForm = SmallForm { kind: "received", version: 2 };
 /// Largest file that is read.
 const BYTES_MAX: usize = 256 << 20;
 
-/// What one movement has brought.
+/// Ranges received by one movement.
 pub(crate) struct Received {
     fs: Fs,
     path: String,
@@ -32,8 +32,8 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// What was received of the movement `key` before this run. `name` is of the file: one for each
-    /// kind of movement that may run at the same time.
+    /// Loads the ranges of the movement `key` that were received before this run. `name` names the file: one for
+    /// each kind of movement that may run at the same time.
     pub(crate) async fn load(rt: &Rt, work_dir: &str, name: &str, key: String) -> Received {
         let fs = rt.fs();
         let path = path_of(work_dir, name);
@@ -60,7 +60,7 @@ impl Received {
         Received { fs, path, key, done: RefCell::new(done) }
     }
 
-    /// What of a plan is not here.
+    /// Returns the ranges of a plan that are still to be fetched.
     pub(crate) fn rest(&self, plan: Vec<FetchRange>) -> Vec<FetchRange> {
         let done = self.done.borrow();
         if done.is_empty() {
@@ -85,7 +85,7 @@ impl Received {
     }
 }
 
-/// Whether a range came already, from sources that are all among those that will do now (INV-received-2).
+/// Returns true if a range was received, from sources that are all sources of the plan now (INV-received-2).
 fn is_covered(done: &[FetchRange], wanted: &FetchRange) -> bool {
     done.iter().any(|d| {
         d.table == wanted.table

@@ -11,7 +11,7 @@ use rt::{Group, Rt};
 
 use crate::error::{Result as TopologyResult, TopologyError};
 
-/// What was answered at an address.
+/// An address, and the answer of the node there.
 pub(crate) type Answer = (SocketAddr, Result<HelloAck, OpenError>);
 
 /// An address of the options as an IP address.
@@ -30,7 +30,7 @@ pub fn socket(address: &Address, port: u16) -> TopologyResult<SocketAddr> {
     Ok(SocketAddr::new(ip(address)?, port))
 }
 
-/// What this node is told to be reached at by other nodes.
+/// Returns the address at which other nodes reach this node, from the configuration.
 ///
 /// # Errors
 /// `Address`.

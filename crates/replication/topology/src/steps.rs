@@ -12,9 +12,9 @@ use crate::error::{Result as TopologyResult, TopologyError};
 
 /// Pause before a change of the metadata that could not be made is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
-/// So long after its beginning gossip has heard of every node that is there.
+/// Time from its start after which gossip has heard of every live node.
 const GOSSIP_SETTLES: Duration = Duration::from_secs(3);
-/// How often it is said in the log that a movement waits.
+/// Interval of the log line that says that a movement waits.
 const REMIND: Duration = Duration::from_secs(10);
 /// Patience with the voters at each step.
 pub(crate) const SUBMIT: Duration = Duration::from_secs(30);
