@@ -27,10 +27,10 @@ pub(crate) const RANGES_LOOKED_AT_MAX: usize = 2_048;
 /// Places tried for the first node of a rack.
 const OFFSETS_TRIED: u64 = 64;
 
-/// What tokens are wanted for.
+/// Request for the tokens of a new node.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocation<'a> {
-    /// Who is there; those who join count as if they had, those who leave as if they were gone.
+    /// The members. Joining nodes count as if they had joined, leaving nodes as if they had left.
     pub members: &'a Members,
     /// The new node's datacenter.
     pub datacenter: &'a str,

@@ -26,7 +26,7 @@ pub struct Role {
     pub is_superuser: bool,
     /// May log in.
     pub can_login: bool,
-    /// bcrypt hash of the password; empty: none, nobody can log in with a password.
+    /// bcrypt hash of the password; empty: no password, so the role cannot log in with one.
     pub salted_hash: String,
 }
 
@@ -103,13 +103,13 @@ impl PermissionSet {
         PermissionSet(bits)
     }
 
-    /// Whether it is in.
+    /// Returns true if the set contains the permission.
     #[inline]
     pub fn contains(self, permission: Permission) -> bool {
         self.0 & 1 << permission as u8 != 0
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -161,8 +161,8 @@ pub struct Auth {
     pub identities: BTreeMap<String, String>,
 }
 
-/// One change to roles and permissions, beside the creation and replacement of a role. What speaks of
-/// a role that is not there does nothing.
+/// One change to roles and permissions, apart from the creation and replacement of a role. A change
+/// that names a missing role has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthChange {
     /// A role and all that speaks of it is gone.
@@ -192,14 +192,14 @@ pub enum AuthChange {
     GrantRole {
         /// The role given.
         role: String,
-        /// Who gets it.
+        /// The role that gets it.
         grantee: String,
     },
     /// A role is taken from another.
     RevokeRole {
         /// The role taken.
         role: String,
-        /// Who loses it.
+        /// The role that loses it.
         revokee: String,
     },
     /// The datacenters a role may use are replaced.
@@ -230,7 +230,7 @@ pub enum AuthChange {
         /// The role.
         role: String,
     },
-    /// An identity stands for nobody.
+    /// An identity stands for no role any more.
     DropIdentity {
         /// As in the certificate.
         identity: String,
@@ -374,7 +374,7 @@ impl Auth {
         found
     }
 
-    /// Whether a role or one of its roles may do everything.
+    /// Returns true if a role, or one of its roles, is a superuser.
     pub fn is_superuser(&self, name: &str) -> bool {
         self.roles_of(name).iter().any(|r| self.roles.get(*r).is_some_and(|r| r.is_superuser))
     }
@@ -473,7 +473,8 @@ impl Auth {
         self.permissions.retain(|_, of_role| !of_role.is_empty());
     }
 
-    /// What it becomes when the schema changes; `None` when that does not touch it.
+    /// Returns the roles and permissions after a change of the schema; `None` when the change does
+    /// not affect them.
     pub(crate) fn after_schema_change(&self, change: &SchemaChange) -> Option<Auth> {
         let roots = match change {
             SchemaChange::DropKeyspace { name } => {

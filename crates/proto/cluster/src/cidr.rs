@@ -13,7 +13,7 @@ use types::inet::format_inet;
 /// Most ranges in one group.
 pub const RANGES_MAX: usize = 100_000;
 
-/// What is no range.
+/// Error: the text is not a CIDR range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not a valid CIDR String")]
 pub struct CidrError(pub String);

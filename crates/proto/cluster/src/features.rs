@@ -1,12 +1,12 @@
-//! Features: what a member of an older build could not read in the metadata log.
+//! Features: entries of the metadata log that members of an older build could not read.
 //!
-//! Every member says in the log what it can do ([`Transformation::Describe`]). An entry that an older
-//! build does not know is appended only behind [`Transformation::Features`], which fits only when all
-//! members can do what it enables; from then on nobody joins, or starts again, who cannot. So an
-//! upgrade may go node by node, and until the last one is done only the new statements are refused.
+//! Every member announces its features in the log ([`Transformation::Describe`]). An entry that an older build
+//! does not know is appended only after [`Transformation::Features`], which fits only when all members support the
+//! features that it enables. From then on no node without them joins or starts again. So an upgrade may go node by
+//! node, and until the last node is upgraded only the new statements are refused.
 //!
-//! Bits are given once and never again for something else. INV-cluster-4: an entry never needs a bit
-//! that is not in [`SUPPORTED`].
+//! A bit is assigned once and never reused. INV-cluster-4: an entry never needs a bit that is not in
+//! [`SUPPORTED`].
 
 use schema::SchemaChange;
 
@@ -29,7 +29,7 @@ pub const MASKS_BY_FUNCTIONS: u64 = 1 << 5;
 /// CIDR groups and the roles that are kept to some.
 pub const CIDR_GROUPS: u64 = 1 << 6;
 
-/// What this build can do.
+/// Features of this build.
 pub const SUPPORTED: u64 =
     ROLES | HANDOVER | MASKS | FUNCTIONS | COMPACT_TABLES | MASKS_BY_FUNCTIONS | CIDR_GROUPS;
 
@@ -186,7 +186,8 @@ mod tests {
         // A voter to which it was handed on does the same once more.
         let again = two.with_features(vec![T::Group(two.with_features(drop_role()))]);
         assert_eq!(again, two.with_features(drop_role()));
-        // Who cannot do that any more does not start, and nothing is enabled twice.
+        // A node that does not support an enabled feature any more does not start, and nothing is
+        // enabled twice.
         let release = "4".to_owned();
         let old = T::Describe { host, shards: 1, features: 0, release };
         assert!(after.apply(&old).is_err());

@@ -58,8 +58,8 @@ pub fn fuzz_membership(data: &[u8]) {
     }
 }
 
-/// What is wrong with the membership, if anything: INV-member-1, INV-member-2, INV-topology-1,
-/// INV-topology-2.
+/// Returns the first violated invariant of the membership, if any: INV-member-1, INV-member-2,
+/// INV-topology-1, INV-topology-2.
 pub(crate) fn violation(snapshot: &ClusterSnapshot) -> Option<&'static str> {
     let mut tokens = Vec::new();
     for (host, member) in &snapshot.members {
@@ -76,7 +76,7 @@ pub(crate) fn violation(snapshot: &ClusterSnapshot) -> Option<&'static str> {
         if member.state.letter() != 'J' && member.replaces.is_some() {
             return Some("replaces another one in a wrong state");
         }
-        // Who replaces another one has the same tokens.
+        // A node that replaces another one has the same tokens.
         if member.replaces.is_none() {
             tokens.extend(member.tokens.iter().copied());
         }

@@ -1,18 +1,18 @@
 //! Lightweight transactions while a keyspace gets other replicas (ALTER KEYSPACE).
 //!
-//! Owns: [`Handover`], what of it is in the snapshot, its steps, and the placements by which
-//! conditional statements go meanwhile. Never: plain reads and writes, which go by the new replication
-//! at once (as in Cassandra); who copies (a driver).
+//! Owns: [`Handover`], its part of the snapshot, its steps, and the placements that conditional statements use
+//! meanwhile. Never: plain reads and writes, which use the new replication at once (as in Cassandra); the copies
+//! (a driver makes them).
 //!
 //! | stage | votes and is read | also votes | ends when |
 //! | --- | --- | --- | --- |
 //! | `Gaining` | the old replicas | those that are new | those that are new have data and registers |
 //! | `Losing` | the new replicas | those that are none any more | the new ones have the registers |
 //!
-//! INV-handover-1: of two electorates that follow each other (old, `Gaining`, `Losing`, new; a stage
-//! that changes nobody is left out) any two quorums, each with all that also vote, share a node.
-//! INV-handover-2: while there is a handover no node joins, leaves or moves, and its keyspace does not
-//! change its replication again.
+//! INV-handover-1: of two consecutive electorates (old, `Gaining`, `Losing`, new; a stage that changes no member
+//! is left out) any two quorums, each with all that also vote, share a node.
+//! INV-handover-2: while there is a handover no node joins, leaves or moves, and its keyspace does not change its
+//! replication again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::topology::MembershipError;
 pub enum Stage {
     /// New replicas take over.
     Gaining,
-    /// What only those know that are none any more is taken over.
+    /// The new replicas take over the registers that only the former replicas know.
     Losing,
 }
 
@@ -52,10 +52,10 @@ pub struct Handover {
 /// A step of a handover in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoverStep {
-    /// Of which keyspace.
+    /// The keyspace.
     pub keyspace: String,
-    /// `None`: it begins, with the change of replication behind it in the same entry. Else the stage
-    /// that began at that epoch is over.
+    /// `None`: the handover begins, with the change of replication after it in the same entry.
+    /// Otherwise the stage that began at that epoch is over.
     pub done: Option<Epoch>,
 }
 
@@ -75,16 +75,16 @@ impl HandoverStep {
     }
 }
 
-/// What one node takes over in a stage.
+/// Part of the ring that one node takes over in a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inheritance {
-    /// What it takes over.
+    /// The range.
     pub range: TokenRange,
     /// All old replicas, with their datacenters.
     pub from: Vec<HostId>,
 }
 
-/// Whether there are ranges with replicas in `after` that have not been any in `before`.
+/// Returns true if a range has a replica in `after` that was none in `before`.
 fn gains(before: &Placements, after: &Placements) -> bool {
     aligned(before, after).any(|(_, old, new)| new.natural().any(|m| !old.is_natural(m.host_id)))
 }
@@ -98,8 +98,8 @@ impl ClusterSnapshot {
         self.handovers.get(&*self.schema.table_by_id(table)?.keyspace)
     }
 
-    /// Who votes on conditional statements of a keyspace while it is handed over, and which of the
-    /// two replications the natural ones are of.
+    /// Returns the electorate of a keyspace's conditional statements during its handover, and which
+    /// of the two replications the natural replicas belong to.
     pub fn voting_placements<'a>(
         &self,
         handover: &'a Handover,
@@ -130,7 +130,7 @@ impl ClusterSnapshot {
         all
     }
 
-    /// Whether a change must wait because its keyspace is being handed over.
+    /// Returns true if a change must wait because its keyspace is being handed over.
     pub fn waits_for_handover(&self, entries: &[Transformation]) -> bool {
         !self.handovers.is_empty()
             && entries.iter().any(|entry| match entry {
@@ -156,7 +156,7 @@ impl ClusterSnapshot {
             return false;
         }
         let (old, new) = (self.placements(&from), self.placements(to));
-        // With no replica before there is nothing that was decided; with none behind, nobody to tell.
+        // With no replica before, nothing was decided; with none after, no heir exists.
         let exist = |p: &Placements| p.ranges().any(|(_, replicas)| !replicas.is_empty());
         exist(&old) && exist(&new) && (gains(&old, &new) || gains(&new, &old))
     }
@@ -171,7 +171,7 @@ impl ClusterSnapshot {
                 let keyspace = step.keyspace.clone();
                 return Err(MembershipError::HandingOver { keyspace });
             }
-            // The stage is set when the change is there.
+            // `settle_handovers` corrects the stage once the change is applied.
             let handover = Handover { from: present, since: self.epoch, stage: Stage::Gaining };
             self.handovers.insert(name, handover);
             return Ok(());
@@ -187,8 +187,8 @@ impl ClusterSnapshot {
         Ok(())
     }
 
-    /// After a change of the schema: what is there no more is not handed over, and who only loses
-    /// replicas has nothing to gain.
+    /// Follows a change of the schema. A dropped keyspace is not handed over any more, and a
+    /// keyspace that only loses replicas skips `Gaining`.
     pub(crate) fn settle_handovers(&mut self) {
         let mut handovers = std::mem::take(&mut self.handovers);
         handovers.retain(|name, handover| {
@@ -212,7 +212,8 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Who takes something over in the present stage of a keyspace's handover.
+    /// Returns the heirs: the nodes that take ranges over in the present stage of a keyspace's
+    /// handover.
     pub fn heirs(&self, keyspace: &str) -> BTreeSet<HostId> {
         let mut heirs = BTreeSet::new();
         self.each_inheritance(keyspace, |_, host, _| {
@@ -221,7 +222,7 @@ impl ClusterSnapshot {
         heirs
     }
 
-    /// What a node takes over in the present stage of a keyspace's handover.
+    /// Returns the ranges that a node takes over in the present stage of a keyspace's handover.
     pub fn inherits(&self, keyspace: &str, host: HostId) -> Vec<Inheritance> {
         let mut all = Vec::new();
         self.each_inheritance(keyspace, |range, heir, before| {
@@ -254,9 +255,9 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Whether a stage may end without these heirs having taken over: the others of each range, with a
-    /// quorum of the old replicas when these stay, still meet every quorum of the new ones, over all
-    /// datacenters and in each that had replicas before.
+    /// Returns true if a stage may end although these heirs have not taken over. The other replicas
+    /// of each range must still meet every quorum of the new ones, over all datacenters and in each
+    /// that had replicas before. While the old replicas stay, a quorum of them counts too.
     pub fn may_end_without(&self, keyspace: &str, lacking: &BTreeSet<HostId>) -> bool {
         let Some((handover, to)) = self.handover(keyspace) else { return true };
         let (old, new) = (self.placements(&handover.from), self.placements(&to));
@@ -292,8 +293,8 @@ impl ClusterSnapshot {
         Some((handover, self.replication_of(self.schema.keyspace(keyspace)?)))
     }
 
-    /// Whether so many of the old replicas are alive that every quorum of them has one, over all
-    /// datacenters and in each.
+    /// Returns true if so many of the old replicas are alive that every quorum of them has a live
+    /// member, over all datacenters and in each.
     pub fn knows_all(&self, from: &[HostId], is_alive: impl Fn(HostId) -> bool) -> bool {
         let covers = |hosts: &[HostId]| {
             let alive = hosts.iter().filter(|h| is_alive(**h)).count();

@@ -47,7 +47,7 @@ impl Consistency {
         }
     }
 
-    /// Whether only replicas of the coordinator's datacenter count.
+    /// Returns true if only replicas of the coordinator's datacenter count.
     pub fn is_datacenter_local(self) -> bool {
         matches!(
             self,
@@ -132,7 +132,7 @@ impl Consistency {
         self.validate_not_node_local()
     }
 
-    /// What Cassandra says unless it is started with NODE_LOCAL enabled.
+    /// Refuses NODE_LOCAL, as Cassandra does unless it is started with NODE_LOCAL enabled.
     fn validate_not_node_local(self) -> Result<(), ReplicationError> {
         if self == Consistency::NodeLocal {
             return invalid(
@@ -157,9 +157,9 @@ pub struct Shortage {
     pub datacenter: Option<String>,
     /// Replicas of a partition that two or more nodes are taking over, which an LWT cannot use.
     pub moving: Option<u32>,
-    /// What the error's field `required` says.
+    /// Value of the error's field `required`.
     pub required: u32,
-    /// What the error's field `alive` says.
+    /// Value of the error's field `alive`.
     pub alive: u32,
 }
 
@@ -192,13 +192,13 @@ impl From<Shortage> for ReplicationError {
 /// The numbers for one replication, as a coordinator in one datacenter counts them.
 #[derive(Clone, Copy, Debug)]
 pub struct Levels<'a> {
-    /// Of the keyspace.
+    /// The keyspace's replication.
     pub replication: &'a Replication,
-    /// The coordinator's.
+    /// The coordinator's datacenter.
     pub local_datacenter: &'a str,
 }
 
-/// Who takes part in a round of Paxos.
+/// Participants of a round of Paxos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SerialQuorum {
     /// Replicas that count, dead ones too: natural and pending, of one datacenter for LOCAL_SERIAL.
@@ -272,8 +272,8 @@ impl Levels<'_> {
         }
     }
 
-    /// Acknowledgements that a write waits for: every pending replica adds one, so that the natural
-    /// quorum is whole whoever of them is a natural one in the end.
+    /// Returns the number of acknowledgements that a write waits for. Every pending replica adds
+    /// one, so that the natural quorum is whole whichever of them is a natural replica in the end.
     pub fn block_for_write(&self, consistency: Consistency, replicas: Replicas<'_>) -> u32 {
         let pending = match consistency {
             Consistency::Any | Consistency::NodeLocal => 0,
@@ -285,7 +285,7 @@ impl Levels<'_> {
         self.block_for(consistency) + pending as u32
     }
 
-    /// Whether a reply of `member` counts at this level.
+    /// Returns true if a reply of `member` counts at this level.
     pub fn counts(&self, consistency: Consistency, member: &Member) -> bool {
         !consistency.is_datacenter_local() || self.is_local(member)
     }
@@ -350,7 +350,7 @@ impl Levels<'_> {
             return Err(shortage(required, None));
         }
         if pending > 1 {
-            // A number that cannot be reached, so that nobody waits for nodes to come back.
+            // A number that cannot be reached, so that no client waits for nodes to come back.
             return Err(shortage(participants + 1, Some(participants)));
         }
         Ok(SerialQuorum { participants, required })

@@ -53,5 +53,5 @@ pub use ring::tokens_for_single_node;
 pub use snapshot::{ClusterSnapshot, LocalNode, Truncation};
 pub use topology::{Address, MembershipError, choose_voters};
 
-/// Who is in the cluster.
+/// The members of the cluster, by host id.
 pub type Members = BTreeMap<stdx::HostId, Arc<Member>>;

@@ -57,7 +57,7 @@ impl MemberState {
         MemberState::MoveHandover,
     ];
 
-    /// Whether reads go by the ring as it is when the movement is finished.
+    /// Returns true if reads already use the ring that results from the movement.
     pub fn is_handover(self) -> bool {
         match self {
             MemberState::JoinHandover | MemberState::LeaveHandover | MemberState::MoveHandover => {
@@ -159,7 +159,7 @@ impl Member {
         }
     }
 
-    /// Whether ranges move because of it.
+    /// Returns true if ranges move because of the member.
     pub fn is_in_transition(&self) -> bool {
         self.state != MemberState::Normal
     }

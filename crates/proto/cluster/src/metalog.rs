@@ -47,7 +47,7 @@ pub enum Transformation {
     Truncate {
         /// The table.
         table: TableId,
-        /// What is gone.
+        /// The data that is gone.
         truncation: Truncation,
     },
     /// A role is created, or its own properties are replaced; what it may do stays.
@@ -104,13 +104,13 @@ pub enum Transformation {
         /// One bit each, added to those in use.
         enable: u64,
     },
-    /// What a member says of itself when it starts.
+    /// A member describes itself when it starts.
     Describe {
-        /// Who.
+        /// The member.
         host: HostId,
         /// Its shards.
         shards: u16,
-        /// What it can do, one bit each.
+        /// Its features, one bit each.
         features: u64,
         /// Its release.
         release: String,
@@ -146,7 +146,7 @@ pub enum MetaLogError {
     Corrupt {
         /// Byte offset of the entry.
         offset: u64,
-        /// What was wrong.
+        /// Description of the fault.
         what: String,
     },
     /// The first entry is not `Bootstrap`, or a later one is.
@@ -456,7 +456,7 @@ pub fn encode_marker(epoch: Epoch, out: &mut Vec<u8>) {
     out.put_u64(epoch.0);
 }
 
-/// Whether `bytes` hold, at any offset, a marker for `epoch` or a later one.
+/// Returns true if `bytes` hold, at any offset, a marker for `epoch` or a later one.
 fn has_marker(bytes: &[u8], epoch: u64) -> bool {
     bytes.windows(HEADER_BYTES).any(|w| {
         let mut r = Reader::new(w, "metadata log marker");
@@ -467,7 +467,7 @@ fn has_marker(bytes: &[u8], epoch: u64) -> bool {
     })
 }
 
-/// What a log file holds.
+/// Content of a log file.
 #[derive(Debug)]
 pub struct LoadedLog {
     /// The state after all entries; `None` for a log without any.

@@ -21,9 +21,10 @@ pub(crate) const STEPS_KEPT: usize = 4;
 /// The epochs of the last two changes of a range's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Moved {
-    /// Of the last change, or a later one: who has this epoch knows the present replicas.
+    /// Epoch of the last change, or a later one. A sender at this epoch knows the present replicas.
     pub at: Epoch,
-    /// Of the change before it, or a later one: who has this epoch lacks one change at most.
+    /// Epoch of the change before it, or a later one. A sender at this epoch lacks one change at
+    /// most.
     pub before: Epoch,
 }
 
@@ -31,12 +32,12 @@ impl Moved {
     /// A table that was not dated: no sender is known to have its replicas.
     pub const UNKNOWN: Moved = Moved { at: Epoch(u64::MAX), before: Epoch(u64::MAX) };
 
-    /// After a change at `epoch`.
+    /// The epochs after a further change at `epoch`.
     pub(crate) fn again(self, epoch: Epoch) -> Moved {
         Moved { at: epoch, before: self.at }
     }
 
-    /// Of two ranges that became one: no sender is accepted that either would refuse.
+    /// Combines two ranges that became one: no sender is accepted that either would refuse.
     pub(crate) fn of_both(self, other: Moved) -> Moved {
         Moved { at: self.at.max(other.at), before: self.before.max(other.before) }
     }
@@ -61,8 +62,8 @@ pub struct PlaceHistory {
 }
 
 impl PlaceHistory {
-    /// Of members that have had their places since `epoch`, or for longer. Of what was before is known
-    /// that one entry is one change at most.
+    /// History of members whose places have not changed since `epoch`, or for longer. Before that
+    /// one entry is assumed to be one change at most.
     pub fn since(epoch: Epoch) -> PlaceHistory {
         let before = Epoch(epoch.0.saturating_sub(1));
         PlaceHistory { floor: Moved { at: epoch, before }, steps: Vec::new() }
@@ -74,7 +75,7 @@ impl PlaceHistory {
         self.steps.last().map_or(self.floor.at, |step| step.epoch)
     }
 
-    /// What every range that no kept step moves is at most.
+    /// Upper bound of the epochs of every range that no kept step moves.
     pub(crate) fn floor(&self) -> Moved {
         self.floor
     }
@@ -103,7 +104,7 @@ impl PlaceHistory {
     }
 }
 
-/// Whether placements are the same with both, whatever the replication.
+/// Returns true if placements are the same with both, whatever the replication.
 fn are_in_place(before: &Members, after: &Members) -> bool {
     let is_same = |(a, b): (&Arc<Member>, &Arc<Member>)| {
         Arc::ptr_eq(a, b)

@@ -26,8 +26,8 @@ use crate::strategy::{NodeIndex, Ring, Walk};
 
 mod dating;
 
-/// What a table's placement is made from. Tables with equal keys have the same ranges, replicas and
-/// movements; a range is known by its key and its tokens.
+/// Key of a table's placement. Tables with equal keys have the same ranges, replicas and movements;
+/// a range is known by its key and its tokens.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PlacementKey {
     /// The ring, by this replication.
@@ -54,7 +54,7 @@ impl PlacementKey {
         }
     }
 
-    /// Whether each node has everything for itself.
+    /// Returns true if each node has all data for itself.
     pub fn is_local(&self) -> bool {
         *self.replication() == Replication::Local
     }
@@ -204,7 +204,7 @@ impl Placements {
         }
     }
 
-    /// What it was built for.
+    /// Returns the replication that the placements were built for.
     pub fn replication(&self) -> &Replication {
         &self.replication
     }
@@ -250,7 +250,7 @@ impl Placements {
     }
 }
 
-/// Of more replicas than there are bits nobody reads or writes.
+/// A range has no more readers or writers than bits: further replicas have no bit.
 fn bit(index: usize) -> u128 {
     u32::try_from(index).ok().and_then(|at| 1_u128.checked_shl(at)).unwrap_or(0)
 }
@@ -290,19 +290,19 @@ impl<'a> Replicas<'a> {
         self.members().position(|m| m.host_id == host)
     }
 
-    /// Whether a member is read from.
+    /// Returns true if the member is a natural replica: one that is read from.
     pub fn is_natural(self, host: HostId) -> bool {
         self.natural().any(|m| m.host_id == host)
     }
 
-    /// Whether the member of that index has the range only before the movements in progress, or only
-    /// when they are finished. Every pending one does, and those natural ones whose place the pending
-    /// ones take or had.
+    /// Returns true if the member at that index has the range only before the movements in
+    /// progress, or only after them. Every pending replica does, and so do the natural ones whose
+    /// place the pending ones take or had.
     pub fn moves(self, index: usize) -> bool {
         self.moving & bit(index) != 0
     }
 
-    /// Whether any of them moves.
+    /// Returns true if any of the replicas moves.
     pub fn is_moving(self) -> bool {
         self.moving != 0
     }
@@ -322,12 +322,13 @@ impl<'a> Replicas<'a> {
         self.all.len()
     }
 
-    /// Whether nobody holds it: replication factor 0, or no tokens.
+    /// Returns true if no member holds the range: replication factor 0, or no tokens.
     pub fn is_empty(self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether both have the same nodes in the same order and the same of them natural and moving.
+    /// Returns true if both have the same nodes in the same order and the same of them natural and
+    /// moving.
     pub fn same_as(self, other: Replicas<'_>) -> bool {
         self.natural == other.natural
             && self.moving == other.moving

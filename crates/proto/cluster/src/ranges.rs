@@ -27,7 +27,7 @@ impl TokenRange {
     /// Every token.
     pub const FULL: TokenRange = TokenRange { start: Token::MIN, end: Token::MIN };
 
-    /// Whether `token` lies in it.
+    /// Returns true if the range contains `token`.
     pub fn contains(self, token: Token) -> bool {
         if self.start < self.end {
             self.start < token && token <= self.end
@@ -147,15 +147,15 @@ impl Placements {
 /// One range that a node takes over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Movement {
-    /// What moves.
+    /// The range that moves.
     pub range: TokenRange,
-    /// Who will own it.
+    /// The new owner.
     pub to: HostId,
     /// The replica that loses the range to `to`, when there is one. A copy of its data alone keeps
     /// every acknowledged write, because the new owner then stands in its place.
     pub loser: Option<HostId>,
-    /// Who has it: the loser, then replicas of the new owner's datacenter, then the others; of each
-    /// the ones of its rack first, else in the order of the table.
+    /// The present replicas: the loser, then replicas of the new owner's datacenter, then the
+    /// others. Within each group those of its rack are first, the rest in the order of the table.
     pub from: Vec<HostId>,
     /// How many of the replicas in the new owner's datacenter (the first ones of `from`), the loser
     /// left out, hold together every write that a local quorum acknowledged.
@@ -167,11 +167,11 @@ pub struct Movement {
 }
 
 impl Movement {
-    /// Whom to copy from so that no acknowledged write is lost: the loser when it is alive, else as
-    /// many others as a quorum needs; `None` when too few are alive.
+    /// Returns the replicas to copy from so that no acknowledged write is lost: the loser when it
+    /// is alive, else as many others as a quorum needs; `None` when too few are alive.
     ///
-    /// With the loser dead, writes at QUORUM over several datacenters are covered only when the
-    /// quorum over all of them is asked for: `whole_cluster`.
+    /// If the loser is dead, writes at QUORUM over several datacenters are covered only when the
+    /// quorum over all of them is requested: `whole_cluster`.
     pub fn sources(
         &self,
         alive: impl Fn(HostId) -> bool,
@@ -195,8 +195,8 @@ impl Movement {
     }
 }
 
-/// Whether a copy must hold what a quorum over all datacenters acknowledged, or only what a quorum
-/// of its own datacenter did.
+/// The writes that a copy must hold: those that a quorum over all datacenters acknowledged, or only
+/// those of a quorum of its own datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WholeCluster {
     /// Also writes at QUORUM whose acknowledgements came from other datacenters.
@@ -205,9 +205,9 @@ pub enum WholeCluster {
     No,
 }
 
-/// What every node must copy when the natural replicas go from those of `before` to those of
-/// `after`. For a movement in progress, `before` is the table of the members as they were and
-/// `after` that of the members as they will be ([`crate::topology::finished`]).
+/// Returns the ranges that every node must copy when the natural replicas change from those of
+/// `before` to those of `after`. For a movement in progress, `before` is the table of the members
+/// as they were and `after` that of the members as they will be ([`crate::topology::finished`]).
 pub fn movements(before: &Placements, after: &Placements) -> Vec<Movement> {
     let mut all = Vec::new();
     for (range, _, _) in aligned(before, after) {

@@ -53,7 +53,7 @@ pub enum ReplicationError {
 /// Replicas per datacenter that a keyspace asks for; `SimpleStrategy` has them all under "".
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Replication {
-    /// On every node by itself (`LocalStrategy`, virtual keyspaces).
+    /// Every node for itself (`LocalStrategy`, virtual keyspaces).
     Local,
     /// Around the ring, whatever the datacenter.
     Simple(u32),

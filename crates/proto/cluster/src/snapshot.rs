@@ -9,7 +9,7 @@ use stdx::{Epoch, Generation, HostId, TableId, TimestampMicros, Token, Uuid, Wal
 use crate::place_history::PlaceHistory;
 use crate::{Auth, Handover, Members};
 
-/// Who this node is.
+/// Identity of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalNode {
     /// Identity; never changes.
@@ -51,13 +51,14 @@ pub struct ClusterSnapshot {
     /// This node. The fold of a log begins as its founder; [`ClusterSnapshot::with_local`] makes it
     /// another node's. Everything else is the same on every node.
     pub local: LocalNode,
-    /// Who is in, by host id.
+    /// The members, by host id.
     pub members: Members,
     /// When members changed their places in the ring.
     pub places: PlaceHistory,
-    /// Who was in once and is out: left, removed, or not let come to an end. A host id does not come back.
+    /// Former members: they left, were removed, or did not complete their join. A host id does not
+    /// come back.
     pub departed: Arc<BTreeSet<HostId>>,
-    /// Who decides the next entry, ascending; never empty.
+    /// The voters for the next entry, ascending; never empty.
     pub voters: Vec<HostId>,
     /// Features in use, one bit each; every member can do them.
     pub features: u64,

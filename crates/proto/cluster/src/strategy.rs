@@ -17,7 +17,7 @@ use crate::replication::Replication;
 /// Index of a node among the members in the order of their host ids.
 pub(crate) type NodeIndex = u16;
 
-/// Who owns which token at one moment, and where they stand.
+/// The owner of each token at one moment, and the owners' datacenters and racks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     /// Ascending and distinct.

@@ -118,7 +118,8 @@ impl ClusterSnapshot {
         self.check_overlap(member.host_id)
     }
 
-    /// The place of the only member; with others there it would move data that nobody copies.
+    /// Sets the place of the only member. With other members it would move data that no node
+    /// copies.
     pub(crate) fn locate(&mut self, datacenter: &str, rack: &str) -> Result<()> {
         let mut members = self.members.values_mut();
         match (members.next(), members.next()) {
@@ -274,7 +275,7 @@ impl ClusterSnapshot {
             self.members.values().filter(|m| m.is_in_transition()).collect();
         let Some(first) = moving.first() else { return Ok(()) };
         match old {
-            // What is moving was planned for the old factor.
+            // The movements in progress were planned for the old factor.
             Some(old) if old != new => {
                 let list = moving.iter().map(|m| format!("/{}", m.storage));
                 let nodes = list.collect::<Vec<_>>().join(", ");
@@ -309,7 +310,8 @@ impl ClusterSnapshot {
         self.check_addresses(member)
     }
 
-    /// That `tokens` are some, ascending, distinct, and nobody else's.
+    /// Checks that `tokens` is not empty, ascending, distinct, and disjoint from the tokens of
+    /// other members.
     fn check_tokens(&self, host: HostId, tokens: &[Token]) -> Result<()> {
         if tokens.is_empty() || tokens.len() > TOKENS_MAX {
             return Err(MembershipError::TokenCount { host, count: tokens.len() });

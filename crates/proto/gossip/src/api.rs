@@ -1,4 +1,4 @@
-//! What goes into the machine and what comes out of it.
+//! Inputs and outputs of the machine.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stdx::{HostId, Instant, WallMicros};
 use crate::message::Message;
 use crate::state::AppState;
 
-/// What does not change while the node runs.
+/// Settings that do not change while the node runs.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// This node.
@@ -18,7 +18,7 @@ pub struct Config {
     pub round: Duration,
     /// A peer is convicted above this; `phi_convict_threshold`.
     pub phi_convict_threshold: f64,
-    /// After a pause of this node longer than this nobody is convicted for as long again.
+    /// After a pause of this node longer than this no peer is convicted for as long again.
     pub pause_max: Duration,
     /// Wall clock at the start; later ones come with the ticks.
     pub wall: WallMicros,
@@ -43,11 +43,11 @@ impl Config {
 pub struct Member {
     /// Who.
     pub host: HostId,
-    /// Whether the configuration names it as a seed.
+    /// True if the configuration names it as a seed.
     pub is_seed: bool,
 }
 
-/// What happens to the machine.
+/// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// The time of `WakeAt` has come.
@@ -62,11 +62,11 @@ pub enum Input {
         /// What.
         message: Message,
     },
-    /// Who is in the cluster, this node or not. Others are forgotten.
+    /// The members of the cluster, with or without this node. Others are forgotten.
     Members(Vec<Member>),
     /// This node's state is another one; its version is set here.
     Update(AppState),
-    /// A connection to a peer ended although nobody closed it.
+    /// A connection to a peer ended although neither side closed it.
     Lost {
         /// To whom.
         host: HostId,
@@ -80,7 +80,7 @@ pub enum Input {
     Announce,
 }
 
-/// What the driver is to do.
+/// An instruction to the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send, and forget: every message may be lost.
@@ -105,7 +105,7 @@ pub enum DownReason {
     Refused,
     /// It said that it stops.
     Shutdown,
-    /// It has started anew; it is up again as soon as it answers.
+    /// It has restarted; it is up again as soon as it answers.
     Restarted,
 }
 
@@ -152,12 +152,12 @@ pub enum Event {
     Unbelievable {
         /// About whom.
         host: HostId,
-        /// What was said.
+        /// The claimed generation.
         generation: u64,
     },
 }
 
-/// What is known of a peer.
+/// Knowledge of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerView<'a> {
     /// Number of its start; 0 when nothing is known.
@@ -166,7 +166,7 @@ pub struct PeerView<'a> {
     pub version: u64,
     /// Its state.
     pub app: &'a AppState,
-    /// Whether it is up.
+    /// True if it is up.
     pub is_alive: bool,
     /// How suspicious its silence is; `nodetool failuredetector`.
     pub phi: f64,

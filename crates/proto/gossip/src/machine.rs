@@ -1,11 +1,11 @@
 //! The gossiping node as a machine: time, randomness and messages in, messages and events out.
 //!
-//! Each round (1 s) a node raises its heartbeat and sends a SYN with digests of all it knows to one
-//! live peer, by chance to one that is down, and to a seed unless the first was one; in its first round
-//! to all ([`GREETED_MAX`]), so that it knows at once who is there. The ACK carries
-//! what the sender lacks and asks for what it has newer, ACK2 answers that. A peer whose heartbeat
-//! advances while it is down is asked directly (ECHO) before it counts as up. A peer whose machine refuses
-//! connections twice ([`REFUSED_AGAIN`] apart), while nobody has news of it, is down without waiting for phi.
+//! Each round (1 s) a node raises its heartbeat and sends a SYN with digests of all it knows to one live peer, by
+//! chance to one that is down, and to a seed unless the first was one. In its first round it sends to all
+//! ([`GREETED_MAX`]), so that it learns at once which peers are up. The ACK carries the news that the sender lacks
+//! and requests those that it has; ACK2 answers that. A peer whose heartbeat advances while it is down is asked
+//! directly (ECHO) before it counts as up. A peer whose machine refuses connections twice ([`REFUSED_AGAIN`]
+//! apart), while no peer has news of it, is down without waiting for phi.
 //!
 //! Source: `Gossiper.java` of Cassandra 5.0 (choice of peers, digests, status check);
 //! `FailureDetector.interpret` (no conviction after a pause of this node itself).
@@ -20,7 +20,7 @@ use crate::detector::Detector;
 use crate::message::{ENTRIES_MAX, Message};
 use crate::state::{AppState, Digest, Flags, PeerState};
 
-/// No generation is above this, whoever says so: the year 36,812.
+/// Upper bound of a generation, whichever peer sent it: the year 36,812.
 pub const GENERATION_MAX: u64 = 1 << 40;
 /// A generation further than this in the future of all that is known is a peer's fault: a year.
 pub const GENERATION_AHEAD_MAX: u64 = 365 * 86_400;
@@ -39,7 +39,7 @@ struct Peer {
     version: u64,
     app: AppState,
     is_alive: bool,
-    /// What an ECHO of the present time of being down carries.
+    /// Nonce of the ECHO for the present downtime.
     nonce: u64,
     detector: Detector,
     refused: Option<Refusal>,
@@ -65,13 +65,13 @@ pub struct Gossip {
     peers: BTreeMap<HostId, Peer>,
     wall: WallMicros,
     last_round: Option<Instant>,
-    /// Nobody is convicted before this.
+    /// No peer is convicted before this.
     lenient_until: Instant,
     was_raised: bool,
     draw: Draw,
 }
 
-/// `SplitMix64`, seeded anew by each step's random number.
+/// `SplitMix64`, reseeded with each step's random number.
 #[derive(Debug)]
 struct Draw(u64);
 
@@ -96,7 +96,7 @@ impl Draw {
 }
 
 impl Gossip {
-    /// A node that knows nobody yet.
+    /// Creates a node that knows no peer yet.
     pub fn new(config: Config, app: AppState) -> Gossip {
         Gossip {
             generation: config.generation,
@@ -140,12 +140,12 @@ impl Gossip {
         }
     }
 
-    /// Whether requests may be sent to a node; this one is always up.
+    /// Returns true if requests may be sent to a node; this one is always up.
     pub fn is_alive(&self, host: HostId) -> bool {
         host == self.config.host || self.peers.get(&host).is_some_and(|p| p.is_alive)
     }
 
-    /// What is known of a node, this one too; `None` for one that is not a member.
+    /// Returns the knowledge of a node, this one too; `None` for a node that is not a member.
     pub fn peer_at(&self, host: HostId, now: Instant) -> Option<PeerView<'_>> {
         if host == self.config.host {
             let (generation, version) = (self.generation, self.version);
@@ -359,7 +359,8 @@ impl Gossip {
         }
     }
 
-    /// What to ask for and what to tell, given how new the other one's knowledge is.
+    /// Compares a peer's digests with this node's knowledge. Returns the digests to request and the
+    /// states to send.
     fn examine(
         &mut self,
         digests: &[Digest],
@@ -380,12 +381,12 @@ impl Gossip {
                 states.extend(self.news_since(digest));
             }
         }
-        // Of this node itself nobody else can tell anything.
+        // No peer knows more of this node than the node itself.
         wanted.retain(|d| d.host != self.config.host);
         (wanted, states)
     }
 
-    /// What is newer here than `digest`; everything when the generation is.
+    /// Returns the state that is newer here than `digest`; all of it when the generation is newer.
     fn news_since(&self, digest: &Digest) -> Option<PeerState> {
         let known = self.digest(digest.host)?;
         let since = if known.generation > digest.generation {

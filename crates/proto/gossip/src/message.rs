@@ -12,7 +12,7 @@ const VERSION: u8 = 1;
 /// Most entries of one list; more members than this cannot be.
 pub const ENTRIES_MAX: usize = 4_096;
 
-/// What one node says to another.
+/// A message from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// "This is how new my knowledge is."
@@ -22,7 +22,7 @@ pub enum Message {
     },
     /// "Tell me what is newer than these; here is what I have newer."
     Ack {
-        /// What is wanted: everything above that version.
+        /// The requested states: everything above that version.
         wanted: Vec<Digest>,
         /// News.
         states: Vec<PeerState>,
@@ -39,7 +39,7 @@ pub enum Message {
     },
     /// "I am."
     EchoReply {
-        /// Of the question.
+        /// The question's nonce.
         nonce: u64,
     },
 }

@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// What the network and the nodes are like.
+/// Settings of the network and the nodes.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) nodes: usize,
@@ -55,7 +55,7 @@ impl Settings {
         }
     }
 
-    /// Lossy, slow and late, but nobody is down.
+    /// Lossy, slow and late, but no node is down.
     pub(crate) fn rough(nodes: usize, seed: u64) -> Settings {
         let calm = Settings::calm(nodes, seed);
         Settings { loss: 15, delay_max: 600, lateness_max: 300, ..calm }
@@ -77,7 +77,7 @@ struct Node {
     clock_ahead: i64,
 }
 
-/// Who saw what when.
+/// An event with its observer and time.
 pub(crate) struct Seen {
     pub(crate) at: Instant,
     pub(crate) by: usize,

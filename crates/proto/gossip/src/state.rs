@@ -1,4 +1,4 @@
-//! What nodes tell each other about a node.
+//! Gossiped state of a node.
 
 use codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use stdx::{Epoch, HostId, Uuid, WallMicros};
@@ -40,7 +40,7 @@ impl DiskUsage {
     }
 }
 
-/// What a node is ready for, and how full it is.
+/// Readiness of a node, and how full its disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Flags(u8);
 
@@ -89,7 +89,7 @@ impl Flags {
         }
     }
 
-    /// Whether all of `other` is set.
+    /// Returns true if all flags of `other` are set.
     pub fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -106,7 +106,7 @@ pub struct AppState {
     pub epoch: Epoch,
     /// How busy it says it is, in thousandths; Cassandra's SEVERITY.
     pub severity: u32,
-    /// What it is ready for.
+    /// Its readiness.
     pub flags: Flags,
     /// Its shards.
     pub shards: u16,

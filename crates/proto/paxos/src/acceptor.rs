@@ -47,7 +47,7 @@ pub enum Input<V> {
     Adopt {
         /// Where the answer goes.
         to: ReplyTo,
-        /// What the other replica knows.
+        /// The other replica's registers.
         state: AcceptorState<V>,
     },
     /// This record and all before it are durable.
@@ -57,7 +57,7 @@ pub enum Input<V> {
     PersistFailed,
 }
 
-/// What the driver must do.
+/// An instruction to the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<V> {
     /// Append the record after all earlier ones; report [`Input::Persisted`] when it is durable.
@@ -66,7 +66,7 @@ pub enum Output<V> {
         token: Token,
         /// The record.
         record: Record<V>,
-        /// Whether an answer waits for it. If not, any later sync will do.
+        /// True if an answer waits for it. If not, any later sync will do.
         sync: bool,
     },
     /// Take the view that the read of this prepare sees, in this turn: what is committed later must
@@ -111,10 +111,10 @@ impl<V: Clone> Acceptor<V> {
         }
     }
 
-    /// Promises that no record shows, because they are not newer than [`Admission::horizon`] was. As
-    /// long as this acceptor lives nobody needs them; before it is dropped, or its row is read by
-    /// somebody else, they must be appended, and [`Acceptor::written`] be said. Nothing needs to wait
-    /// until they are durable.
+    /// Returns promises without a record, because they are not newer than [`Admission::horizon`]
+    /// was. No reader needs the records as long as this acceptor lives. Before it is dropped, or
+    /// another reader uses its row, the driver must append them and call [`Acceptor::written`]. It
+    /// need not wait until they are durable.
     pub fn unwritten(&self) -> impl Iterator<Item = Record<V>> + use<V> {
         let promise = |ballot: Ballot, write| {
             (!ballot.is_zero()).then_some(Record::Promise { ballot, write })
@@ -123,12 +123,12 @@ impl<V: Clone> Acceptor<V> {
         both.into_iter().flatten()
     }
 
-    /// Whether [`Acceptor::unwritten`] has any.
+    /// Returns true if [`Acceptor::unwritten`] is not empty.
     pub fn has_unwritten(&self) -> bool {
         !self.unwritten_write.is_zero() || !self.unwritten_read.is_zero()
     }
 
-    /// What was unwritten has been appended.
+    /// Notes that the unwritten promises have been appended.
     pub fn written(&mut self) {
         (self.unwritten_write, self.unwritten_read) = (Ballot::ZERO, Ballot::ZERO);
     }
@@ -144,7 +144,7 @@ impl<V: Clone> Acceptor<V> {
         &self.state
     }
 
-    /// Whether nothing waits for the disk.
+    /// Returns true if nothing waits for the disk.
     pub fn is_idle(&self) -> bool {
         self.durable == self.issued && self.held.is_empty()
     }
@@ -223,7 +223,8 @@ impl<V: Clone> Acceptor<V> {
         self.answer(to, reply, out);
     }
 
-    /// Whether a change needs no record; else what the record makes needless to write is forgotten.
+    /// Returns true if a change needs no record. Otherwise forgets the unwritten promises that the
+    /// record makes needless.
     fn goes_unwritten(&mut self, record: &Record<V>, horizon: Ballot) -> bool {
         let newer = |unwritten: Ballot, shown: Ballot| {
             if unwritten.is_newer_than(shown) { unwritten } else { Ballot::ZERO }

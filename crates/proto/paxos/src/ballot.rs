@@ -91,7 +91,7 @@ impl Ballot {
         self == other || self.is_newer_than(other)
     }
 
-    /// Whether this is [`Ballot::ZERO`].
+    /// Returns true for [`Ballot::ZERO`].
     pub fn is_zero(self) -> bool {
         self == Ballot::ZERO
     }
@@ -203,11 +203,12 @@ impl BallotClock {
         self.skew_max_micros
     }
 
-    /// A ballot that is strictly newer than every one made or observed before and than `seen`.
+    /// Creates a ballot that is strictly newer than every one created or observed before and than
+    /// `seen`.
     ///
     /// # Errors
-    /// It would be further ahead of `now` than the bound: somebody's clock is wild, or ours was set
-    /// back. It heals by itself when wall time has caught up.
+    /// The ballot would be further ahead of `now` than the bound: a peer's clock is wild, or ours
+    /// was set back. The error ends once wall time has caught up.
     pub fn next(
         &mut self,
         now: WallMicros,

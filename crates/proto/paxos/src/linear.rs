@@ -1,13 +1,12 @@
-//! Is a history linearizable? A checker for what clients saw, with unknown outcomes.
+//! Is a history linearizable? A checker of the clients' observations, with unknown outcomes.
 //!
-//! Owns the search of Wing and Gong with the memoisation of Lowe: linearize the operations one by
-//! one in any order that real time allows, ask the model whether each one's result fits, go back
-//! when none fits, and never try a (set of operations done, state) twice. Never bound to Paxos: the
-//! model says what the object is. The simulator's checkers use it per partition.
+//! Owns the search of Wing and Gong with the memoisation of Lowe: linearize the operations one by one in any order
+//! that real time allows, ask the model if each one's result fits, go back when none fits, and never try a (set of
+//! operations done, state) twice. Never bound to Paxos: the model defines the object. The simulator's checkers use
+//! it per partition.
 //!
-//! An operation of unknown outcome may take effect at any time after its start, or never; or, if
-//! the object promises more, until its client was told that the outcome is unknown, or never
-//! ([`End`]).
+//! An operation of unknown outcome may take effect at any time after its start, or never. If the object promises
+//! more, it takes effect before its client is notified that the outcome is unknown, or never ([`End`]).
 
 use std::hash::Hash;
 
@@ -33,8 +32,9 @@ pub trait Model {
 pub enum End {
     /// The answer came then: it took effect between start and end.
     Known(u64),
-    /// The client was told then that the outcome is unknown: it took effect between start and end,
-    /// or never will. What starts later sees once and for all which it is.
+    /// The client was notified at that time that the outcome is unknown. The operation took effect
+    /// between start and end, or never will. Every operation that starts later sees the same one of
+    /// the two.
     Doubtful(u64),
     /// It takes effect at any time after the start, or never.
     Unknown,
@@ -56,7 +56,7 @@ pub struct Call<O> {
     pub start: u64,
     /// When it ended, and how.
     pub end: End,
-    /// What it was and what came of it.
+    /// The operation.
     pub operation: O,
 }
 
@@ -114,7 +114,8 @@ impl<S> Frame<S> {
     }
 }
 
-/// What may come next: what is known to, and what may never come.
+/// Candidates for the next step: operations with a known outcome, and those that may never take
+/// effect.
 type Candidates = (Vec<(usize, bool)>, Vec<(usize, bool)>);
 
 /// Nothing that is known to come fits: of those of unknown outcome the ones behind which something does
@@ -182,7 +183,8 @@ pub fn check<M: Model>(model: &M, history: &[Call<M::Operation>], steps_max: u64
         };
         let Some(state) = state else { continue };
         if effect && !matches!(call.end, End::Known(_)) && state == frame.state {
-            // Without effect here is as good as never, which is tried by itself.
+            // An operation without effect here equals one that never takes effect, which is a
+            // candidate of its own.
             continue;
         }
         done.set(at, true);
@@ -243,12 +245,12 @@ pub enum RegisterOperation {
         target: usize,
         /// To what.
         new: u64,
-        /// What the client was told.
+        /// The answer to the client.
         result: CasResult,
     },
 }
 
-/// What a client knows of its conditional write.
+/// The client's knowledge of its conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CasResult {
     /// It was applied.

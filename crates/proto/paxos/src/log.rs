@@ -6,12 +6,11 @@
 //! ([`Learner`]). Never: the log itself, and what entries mean; the driver stores entries and knows
 //! the voters.
 //!
-//! Differences to a partition: an instance ends with its first decision, so a value never has to be
-//! told from later ones, and no outcome stays unknown once the entry is known. There are no reads
-//! and no empty proposals.
+//! Differences to a partition: an instance ends with its first decision, so a value is never confused with later
+//! ones, and no outcome stays unknown once the entry is known. There are no reads and no empty proposals.
 //!
-//! INV-paxos-log-1: entry e is decided once. INV-paxos-log-2: a member votes for entry e + 1 only when it
-//! has entry e, because entry e may change who votes.
+//! INV-paxos-log-1: entry e is decided once. INV-paxos-log-2: a member votes for entry e + 1 only when it has
+//! entry e, because entry e may change the voters.
 
 pub mod proposer;
 #[cfg(test)]
@@ -36,7 +35,7 @@ pub struct LogEntry<V> {
     pub value: V,
 }
 
-/// What a log's acceptor tells its driver.
+/// An instruction of a log's acceptor to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcceptorOutput<V> {
     /// Make the record of this instance durable, after all earlier ones. A [`Record::Commit`] is
@@ -259,7 +258,7 @@ impl Learner {
         Learner { next, bytes_max }
     }
 
-    /// What to ask for.
+    /// Returns the request for the next entries.
     pub fn request(&self) -> Learn {
         Learn { from: self.next, bytes_max: self.bytes_max }
     }

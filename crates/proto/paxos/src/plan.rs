@@ -1,4 +1,4 @@
-//! Who takes part in an operation and how many of them are enough.
+//! Participants of an operation, and how many of them are enough.
 //!
 //! Owns the arithmetic of quorums. Never: addresses or liveness; the driver keeps the list that a
 //! [`Target`] is an index into and checks before it starts that enough of them are alive.
@@ -39,7 +39,7 @@ impl TargetSet {
         self.0 != before
     }
 
-    /// Whether it is in.
+    /// Returns true if the set contains the target.
     pub fn contains(self, target: Target) -> bool {
         self.0 & 1u128.checked_shl(u32::from(target)).unwrap_or(0) != 0
     }
@@ -49,7 +49,7 @@ impl TargetSet {
         usize::try_from(self.0.count_ones()).unwrap_or(TARGETS_MAX)
     }
 
-    /// Whether none is in.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -72,7 +72,7 @@ impl TargetSet {
         TargetSet(self.0 & !other.0)
     }
 
-    /// Whether all of `other` are in.
+    /// Returns true if the set contains all of `other`.
     pub fn includes(self, other: TargetSet) -> bool {
         other.without(self).is_empty()
     }
@@ -101,7 +101,7 @@ impl FromIterator<Target> for TargetSet {
 /// Commit acknowledgements to wait for: `required` of `among`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommitQuorum {
-    /// Whose acknowledgements count: all replicas, or those of one datacenter.
+    /// Replicas whose acknowledgements count: all, or those of one datacenter.
     pub among: TargetSet,
     /// How many of them.
     pub required: usize,
@@ -122,9 +122,9 @@ pub struct Plan {
     pub quorum: usize,
     /// Promises with a read among them.
     pub read_quorum: usize,
-    /// Who gets the commit: the voters and, for LOCAL_SERIAL, the replicas elsewhere.
+    /// Receivers of the commit: the voters and, for LOCAL_SERIAL, the replicas elsewhere.
     pub learners: TargetSet,
-    /// What the commit consistency level asks for; empty for ANY: the answer is given as soon as
+    /// Quorums of the commit consistency level. Empty for ANY: the client is answered as soon as
     /// the value is decided. EACH_QUORUM is one entry per datacenter.
     pub commit: SmallVec<[CommitQuorum; 2]>,
     /// The voter on the proposer's own node, if there is one: it can be asked before the others
@@ -214,7 +214,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether these acknowledgements satisfy the commit consistency level.
+    /// Returns true if these acknowledgements satisfy the commit consistency level.
     pub fn is_committed(&self, acks: TargetSet) -> bool {
         self.commit.iter().all(|c| acks.and(c.among).len() >= c.required)
     }

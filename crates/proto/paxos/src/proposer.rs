@@ -1,17 +1,16 @@
 //! One conditional write or serial read: from the first prepare to the last commit.
 //!
-//! Owns the rounds, their restarts, and what may be told to the client when ([`Outcome`]). Never
-//! evaluates a condition or merges reads: that is the driver's answer to [`Output::Decide`]. Never
-//! draws numbers or reads clocks: [`Context`].
+//! Owns the rounds, their restarts, and the time and content of the client's answer ([`Outcome`]). Never evaluates
+//! a condition or merges reads: that is the driver's answer to [`Output::Decide`]. Never draws numbers or reads
+//! clocks: [`Context`].
 //!
-//! Round trips without contention: prepare with the read (1), propose (2); then the value is
-//! decided. With a quorum of two (three replicas) and our own acceptor among them, that one is asked
-//! first, at home; whoever accepts then is the second, knows that the value is chosen and commits
-//! it in the same step ([`Output::Conclude`]), so that the commit is no round trip of its own. With
-//! larger quorums the commit's acknowledgements are a third one, as in Cassandra, unless its level
-//! is ANY or this node's own will do. The next operation of the partition does not wait for it
-//! ([`Output::SlotFree`]). A serial read, or a condition that is false, takes one round trip when no
-//! write is in progress.
+//! Round trips without contention: prepare with the read (1), propose (2); then the value is decided. With a
+//! quorum of two (three replicas) and our own acceptor among them, that acceptor is asked first, on this node. The
+//! replica that accepts next is the second: it knows that the value is chosen and commits it in the same step
+//! ([`Output::Conclude`]), so that the commit is no round trip of its own. With larger quorums the commit's
+//! acknowledgements are a third one, as in Cassandra, unless its level is ANY or this node's own will do. The next
+//! operation of the partition does not wait for it ([`Output::SlotFree`]). A serial read, or a condition that is
+//! false, takes one round trip when no write is in progress.
 //!
 //! See docs/internals/paxos.md, "Proposer". Reading order: `proposer/types.rs`,
 //! `proposer/round.rs` (what a quorum of promises means), this file, `proposer/faults.rs`
@@ -37,8 +36,8 @@ pub use types::{
     Context, Decision, Effect, Failure, FailureKind, Input, Kind, Options, Outcome, Output,
 };
 
-/// Values of its own that one operation may have in doubt at once. With more it gives up as
-/// uncertain: so many rounds lost between promise and acceptance mean that it cannot win.
+/// Values of its own that one operation may have in doubt at once. With more it fails as uncertain:
+/// so many rounds lost between promise and acceptance mean that it cannot win.
 pub const DOUBTFUL_MAX: usize = 16;
 
 /// Machine of one operation. After [`Output::Finished`] it produces nothing more.
@@ -101,7 +100,7 @@ struct Vote<V> {
     concluded: TargetSet,
 }
 
-/// Who was asked for a vote.
+/// Replicas that were asked for a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     /// All, for an acceptance.
@@ -145,7 +144,7 @@ impl<V: Clone> Proposer<V> {
         self.contentions
     }
 
-    /// Whether [`Output::Finished`] was given.
+    /// Returns true if [`Output::Finished`] was returned.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Finished)
     }
@@ -264,7 +263,7 @@ impl<V: Clone> Proposer<V> {
                 self.count_votes(cx, out);
             }
             Reply::Rejected { why, .. } => self.rejected(cx, from, why, out),
-            // Of a commit sent on the way: its replica confirms by its next promise.
+            // Reply to a commit sent on the way: its replica confirms by its next promise.
             Reply::Committed { .. } => {}
         }
     }
@@ -398,8 +397,8 @@ impl<V: Clone> Proposer<V> {
         if own {
             return self.begin_commit(commit, Holders { concluded, concluding }, out);
         }
-        // Somebody else's value is finished; now ours. The prepare follows the commit on the same
-        // connection, so its promise finds the commit applied.
+        // Another proposer's value is finished; now ours. The prepare follows the commit on the
+        // same connection, so its promise finds the commit applied.
         out.push(Output::Commit { to: self.plan.learners.without(concluded), commit });
         self.begin_round(cx, out);
     }

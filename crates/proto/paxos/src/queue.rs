@@ -1,14 +1,14 @@
-//! Who may propose: one write per partition at a time at the node that proposals are routed to.
+//! Queues of proposers: one write per partition at a time at the node that proposals are routed to.
 //!
-//! Owns the order of waiting operations and their refusal at arrival. Never decides anything that
-//! safety rests on: two nodes that both propose only cost each other rounds.
+//! Owns the order of waiting operations and their refusal at arrival. Never decides anything that safety rests on:
+//! two nodes that both propose only cost each other rounds.
 //!
-//! First come, first served. Serial reads run beside each other, up to a limit, because they do not
-//! disturb each other's ballots; a read behind a waiting write waits, so neither starves. Behind a
-//! write that left a promise and no value the first read runs alone: it settles that for the others. An
-//! operation whose turn would come too late for its deadline, by the number of turns before it and
-//! the measured time of a turn, is refused when it arrives: contention makes a queue, not timeouts.
-//! When turns have become longer since, it is given up before it starts, while nothing has happened.
+//! First come, first served. Serial reads run beside each other, up to a limit, because they do not disturb each
+//! other's ballots; a read after a waiting write waits, so neither starves. After a write that left a promise and
+//! no value the first read runs alone: it settles that for the others. An operation whose turn would come too late
+//! for its deadline, by the number of turns before it and the measured time of a turn, is refused when it arrives:
+//! contention makes a queue, not timeouts. When turns have become longer since, the operation is dropped before it
+//! starts, while nothing has happened.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -76,7 +76,7 @@ pub enum Refusal {
     },
 }
 
-/// What an operation left behind.
+/// State that an operation left in the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Whatever was promised is decided: a commit, or a read that was answered.
@@ -86,7 +86,7 @@ pub enum Left {
     Unsettled,
 }
 
-/// What may start, and what waited too long, after an operation ended.
+/// Operations to start, and operations that waited too long, after one ended.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Turn {
     /// Start these.

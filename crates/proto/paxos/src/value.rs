@@ -1,4 +1,4 @@
-//! What is proposed, accepted and committed. The payload type `V` is the driver's.
+//! Proposed, accepted and committed values. The payload type `V` is the driver's.
 
 use crate::ballot::Ballot;
 
@@ -33,7 +33,7 @@ impl<V> Accepted<V> {
         Accepted { ballot, origin: ballot, value }
     }
 
-    /// Whether this is the empty proposal.
+    /// Returns true for the empty proposal.
     pub fn is_empty(&self) -> bool {
         self.value.is_none()
     }

@@ -31,7 +31,7 @@ pub const VERSION: u8 = 1;
 /// Hosts of an electorate.
 pub type Hosts = SmallVec<[HostId; 4]>;
 
-/// Who votes for a token, in any order. Two plans with equal electorates have equal quorums.
+/// Voters for a token, in any order. Two plans with equal electorates have equal quorums.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Electorate {
     /// Natural replicas.
@@ -41,7 +41,7 @@ pub struct Electorate {
 }
 
 impl Electorate {
-    /// Whether the same hosts are natural, and the same pending.
+    /// Returns true if the same hosts are natural, and the same pending.
     pub fn is_same(&self, other: &Electorate) -> bool {
         let same = |a: &Hosts, b: &Hosts| a.len() == b.len() && a.iter().all(|h| b.contains(h));
         same(&self.natural, &other.natural) && same(&self.pending, &other.pending)
@@ -57,9 +57,9 @@ pub struct Message<V> {
     pub key: Vec<u8>,
     /// Epoch of the proposer's plan.
     pub epoch: Epoch,
-    /// Of the plan; of a commit all natural and pending replicas, whatever the scope.
+    /// Electorate of the plan; for a commit all natural and pending replicas, whatever the scope.
     pub electorate: Electorate,
-    /// What is asked.
+    /// The request.
     pub request: Request<V>,
     /// An encoded read, of a prepare only.
     pub read: Vec<u8>,
@@ -212,7 +212,7 @@ impl Prunes {
         self.count
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -97,7 +97,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns true if the write was admitted earlier, so that it must not be refused now for want of room.
+    /// Returns true if the write was admitted earlier, so that it must not be refused now for want
+    /// of room.
     fn is_admitted(self) -> bool {
         matches!(self, Origin::BatchDone | Origin::Counter | Origin::Paxos)
     }
@@ -117,7 +118,8 @@ impl Replica {
         Replica { store }
     }
 
-    /// Checks that there is room for writes of this origin. Tables whose rows show metadata have a reserve.
+    /// Checks that there is room for writes of this origin. Tables whose rows show metadata have a
+    /// reserve.
     ///
     /// # Errors
     /// Those of [`Store::admit_write`].
@@ -173,8 +175,8 @@ impl Replica {
         self.apply(mutation, admitted)
     }
 
-    /// Reads this shard's data as a replica: with tombstones, for a coordinator that merges. With a filter, also
-    /// returns the rows of the page that pass it.
+    /// Reads this shard's data as a replica: with tombstones, for a coordinator that merges. With a
+    /// filter, also returns the rows of the page that pass it.
     ///
     /// # Errors
     /// Those of the store's reads.

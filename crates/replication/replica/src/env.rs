@@ -72,7 +72,8 @@ impl Env {
         self.cluster.get()
     }
 
-    /// Returns the facts of a table that reads and writes need. `None`: the snapshot has no such table.
+    /// Returns the facts of a table that reads and writes need. `None`: the snapshot has no such
+    /// table.
     pub fn facts(&self, snapshot: &ClusterSnapshot, table: TableId) -> Option<Rc<TableFacts>> {
         self.tables.get(snapshot, table)
     }

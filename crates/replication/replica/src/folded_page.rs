@@ -88,7 +88,8 @@ impl<'f> FoldSink<'f> {
         self.page.rows += 1;
     }
 
-    /// Translates the fold's verdict, and decides if the page ends after this row or after the current partition.
+    /// Translates the fold's verdict, and decides if the page ends after this row or after the
+    /// current partition.
     #[inline]
     fn flow(&mut self, flow: FoldFlow, clustering: Option<&[u8]>) -> Flow {
         self.take_result();

@@ -11,11 +11,11 @@ use crate::cluster_view::ClusterView;
 use crate::placements::Topology;
 use crate::token_range::tokens_of;
 
-/// Returns true if a coordinator must learn the current placement first: it asks a node that does not hold the
-/// range any more, or it is two steps of the range's movement late. The other replicas that it asks may then be
-/// none any more, and a consistency level met by them and this one means nothing. While the range moves, one step
-/// late is too much: a coordinator that has not heard of the movement does not ask the replicas that its reads
-/// must reach.
+/// Returns true if a coordinator must learn the current placement first: it asks a node that does
+/// not hold the range any more, or it is two steps of the range's movement late. The other replicas
+/// that it asks may then be none any more, and a consistency level met by them and this one means
+/// nothing. While the range moves, one step late is too much: a coordinator that has not heard of
+/// the movement does not ask the replicas that its reads must reach.
 pub fn is_outdated(
     cluster: &ClusterView,
     snapshot: &ClusterSnapshot,

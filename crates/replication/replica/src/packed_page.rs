@@ -19,8 +19,8 @@ const NONE: u32 = u32::MAX;
 /// Bytes that a skipped row or partition counts in addition to its own size.
 pub const LEFT_OUT_OVERHEAD: usize = 32;
 
-/// Number of tombstones after which the pages of replicas and of other shards end, unless a client's page ends
-/// before: some milliseconds of work.
+/// Number of tombstones after which the pages of replicas and of other shards end, unless a
+/// client's page ends before: some milliseconds of work.
 pub const TOMBSTONES_OF_A_PAGE: u32 = 10_000;
 
 /// Bounds of one page that crosses shards.
@@ -30,8 +30,9 @@ pub struct PageLimit {
     pub rows: usize,
     /// Stop after the row that crosses this many bytes.
     pub bytes: usize,
-    /// Stop after so many bytes of rows that a filter leaves out: some milliseconds of work. The requester can
-    /// then time out, and a shard does not read on for a requester that has enough rows.
+    /// Stop after so many bytes of rows that a filter leaves out: some milliseconds of work. The
+    /// requester can then time out, and a shard does not read on for a requester that has enough
+    /// rows.
     pub left_out: usize,
     /// Stop after so many tombstones, at least 1.
     pub tombstones: u32,
@@ -72,7 +73,8 @@ pub struct PackedPage {
     pub rows: usize,
     /// Cost of building the page.
     pub stats: ReadStats,
-    /// Tombstones, and the data hidden by them, that were read when the page ended because of its tombstones.
+    /// Tombstones, and the data hidden by them, that were read when the page ended because of its
+    /// tombstones.
     pub scanned: u32,
     /// State of the fold that is not a result yet.
     pub state: Option<FoldState>,
@@ -89,9 +91,11 @@ pub struct PageEnd {
     pub token: Token,
     /// The key.
     pub key: Vec<u8>,
-    /// A row of the partition, or a position where no row exists; `None`: the whole partition was read.
+    /// A row of the partition, or a position where no row exists; `None`: the whole partition was
+    /// read.
     pub clustering: Option<Vec<u8>>,
-    /// The page has items of the partition, so that the partition is not returned again for its static row alone.
+    /// The page has items of the partition, so that the partition is not returned again for its
+    /// static row alone.
     pub is_shown: bool,
 }
 

@@ -22,8 +22,8 @@ pub enum ShardWork {
     Fold(Arc<dyn RowFold>),
 }
 
-/// Decodes the work on rows of a table that another node's front end requests, or returns the reason for refusing
-/// it.
+/// Decodes the work on rows of a table that another node's front end requests, or returns the
+/// reason for refusing it.
 pub type ScanPlanner = Rc<dyn Fn(&[u8], &Arc<Table>) -> Result<ShardWork, String>>;
 
 /// A read of one page of one shard.

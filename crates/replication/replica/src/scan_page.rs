@@ -20,7 +20,8 @@ use crate::token_range::tokens_of;
 pub struct Expected<'e> {
     /// The ranges that were asked for, ascending.
     pub ranges: &'e [KeyRange],
-    /// The row of the first partition after which the page begins, if it begins inside of a partition.
+    /// The row of the first partition after which the page begins, if it begins inside of a
+    /// partition.
     pub resumed: Option<&'e [u8]>,
     /// Clustering columns of the table.
     pub clustering: usize,
@@ -140,7 +141,8 @@ impl Expected<'_> {
         }
     }
 
-    /// Returns true if a page with that end makes progress beyond its start, so that a read of such pages ends.
+    /// Returns true if a page with that end makes progress beyond its start, so that a read of such
+    /// pages ends.
     fn gets_on(&self, end: &PageEnd) -> bool {
         let start = self.ranges.first().map(|range| &range.start);
         let Some(RingBound::Key { token, key, after }) = start else { return true };

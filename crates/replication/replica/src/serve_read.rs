@@ -305,11 +305,12 @@ impl<N: Node> ReplicaReads<N> {
         }
     }
 
-    /// Reads the page of this node that a peer requests, as the verbs `Read` and `RangeRead` answer it, restricted
-    /// to the scope.
+    /// Reads the page of this node that a peer requests, as the verbs `Read` and `RangeRead` answer
+    /// it, restricted to the scope.
     ///
     /// # Errors
-    /// The error reply to the peer: unknown table, differing metadata, invalid bounds, an error of the store.
+    /// The error reply to the peer: unknown table, differing metadata, invalid bounds, an error of
+    /// the store.
     pub async fn read_as_replica(
         &self,
         read: ReadRequest,

@@ -135,8 +135,8 @@ impl<N: Node> ReplicaReads<N> {
         Ok((page, state))
     }
 
-    /// Plans the work on rows that another node requests, with this node's schema. Returns the snapshot of the
-    /// plan too.
+    /// Plans the work on rows that another node requests, with this node's schema. Returns the
+    /// snapshot of the plan too.
     pub(crate) async fn plan_work(
         &self,
         id: TableId,

@@ -86,8 +86,8 @@ impl Aborts {
         self.env.orders.abort(me)
     }
 
-    /// Aborts the removal of a dead node: the one that this node carries out, or one that another node abandoned.
-    /// Shard 0 only.
+    /// Aborts the removal of a dead node: the one that this node carries out, or one that another
+    /// node abandoned. Shard 0 only.
     ///
     /// # Errors
     /// There is none, or all is copied and its end is being decided.
@@ -106,7 +106,8 @@ impl Aborts {
         Ok(())
     }
 
-    /// Aborts the rebuild of this node. Received data stays, and the same command fetches the rest. Shard 0 only.
+    /// Aborts the rebuild of this node. Received data stays, and the same command fetches the rest.
+    /// Shard 0 only.
     ///
     /// # Errors
     /// There is none.

@@ -96,8 +96,8 @@ impl AddressDiscovery {
         alive.count() > snapshot.voters.len() / 2
     }
 
-    /// Keeps an address found by asking as long as it works: a member that does not answer there is tried at the
-    /// address of the log again.
+    /// Keeps an address found by asking as long as it works: a member that does not answer there is
+    /// tried at the address of the log again.
     fn trust_log(&self, snapshot: &ClusterSnapshot) {
         for member in snapshot.members.values() {
             let host = member.host_id;
@@ -141,8 +141,8 @@ fn is_leaving(snapshot: &ClusterSnapshot) -> bool {
     snapshot.local_member().is_some_and(|me| matches!(me.state, Leaving | LeaveHandover))
 }
 
-/// Returns true if as many nodes as a majority of the voters answer that they know no such member, and no node
-/// accepts it.
+/// Returns true if as many nodes as a majority of the voters answer that they know no such member,
+/// and no node accepts it.
 fn is_stranger(snapshot: &ClusterSnapshot, answers: &[Answer]) -> bool {
     let refused = answers.iter().filter(|(_, answer)| {
         matches!(answer, Err(OpenError::Refused { code: RefusalCode::UnknownHost, .. }))

@@ -16,8 +16,8 @@ use crate::resume_state::Received;
 use crate::steps::Steps;
 use crate::{description, seeds};
 
-/// Longest wait of a start for its peers, the wait before it asks the missing ones, and the pause between two
-/// checks.
+/// Longest wait of a start for its peers, the wait before it asks the missing ones, and the pause
+/// between two checks.
 const SETTLE: Duration = Duration::from_secs(3);
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -31,8 +31,8 @@ const JOIN: &str = "join";
 /// Patience with changes that only describe this node.
 const DESCRIBE: Duration = Duration::from_secs(10);
 
-/// Returns true if users have created tables. Tables of the system do not count: no client was promised the data
-/// of `system_auth`, `system_distributed` and `system_traces`.
+/// Returns true if users have created tables. Tables of the system do not count: no client was
+/// promised the data of `system_auth`, `system_distributed` and `system_traces`.
 fn has_user_tables(snapshot: &ClusterSnapshot) -> bool {
     let mut keyspaces = snapshot.schema.keyspaces.values();
     keyspaces.any(|k| !k.name.starts_with("system") && !k.tables.is_empty())
@@ -330,8 +330,8 @@ impl Bootstrap {
         Received::load(&self.env.rt, &self.env.options.workdir, JOIN, key).await
     }
 
-    /// Checks that the dead replicas that a join waits for may still come back. The join is abandoned if a range
-    /// has no live replica for too long.
+    /// Checks that the dead replicas that a join waits for may still come back. The join is
+    /// abandoned if a range has no live replica for too long.
     ///
     /// # Errors
     /// `Streaming`.

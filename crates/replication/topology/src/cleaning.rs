@@ -17,11 +17,12 @@ use store::{OwnedRanges, StoreError};
 
 use crate::env::Env;
 
-/// Shortest time without a movement before data is removed automatically; also the interval of the check.
+/// Shortest time without a movement before data is removed automatically; also the interval of the
+/// check.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Returns the ranges of a table that the node of `snapshot` owns. `None`: nothing may be removed from the table,
-/// because this node or another one moves, or the table is not replicated.
+/// Returns the ranges of a table that the node of `snapshot` owns. `None`: nothing may be removed
+/// from the table, because this node or another one moves, or the table is not replicated.
 fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     if !is_settled(snapshot) {
         return None;
@@ -49,9 +50,9 @@ fn is_settled(snapshot: &ClusterSnapshot) -> bool {
         && !snapshot.members.values().any(|member| member.is_in_transition())
 }
 
-/// Returns true if this node may have data that it does not own any more after the change from one snapshot to the
-/// next. A member has joined or moved, or stays where it was although others copied from it, or a keyspace has
-/// other replicas.
+/// Returns true if this node may have data that it does not own any more after the change from one
+/// snapshot to the next. A member has joined or moved, or stays where it was although others copied
+/// from it, or a keyspace has other replicas.
 fn took_ranges(before: &ClusterSnapshot, after: &ClusterSnapshot) -> bool {
     let me = after.local.host_id;
     let settled = after.members.values().any(|member| {
@@ -98,7 +99,8 @@ impl Due {
         Due { fs: rt.fs(), directory, own }
     }
 
-    /// Returns true if an earlier run has left data to remove; also a run with another number of shards.
+    /// Returns true if an earlier run has left data to remove; also a run with another number of
+    /// shards.
     async fn is_set(&self) -> bool {
         let names = self.names().await;
         let ending = self.own.split_once("of").map_or("", |(_, shards)| shards);
@@ -195,9 +197,9 @@ impl Cleanup {
         Ok(())
     }
 
-    /// Starts the automatic cleanup. It runs after another node has taken ranges over or a keyspace has got other
-    /// replicas, once all members are alive and no member has moved for a while. A due cleanup is remembered over
-    /// restarts.
+    /// Starts the automatic cleanup. It runs after another node has taken ranges over or a keyspace
+    /// has got other replicas, once all members are alive and no member has moved for a while. A
+    /// due cleanup is remembered over restarts.
     pub fn clean_by_itself(&self) {
         let due = Rc::new(Cell::new(false));
         let set = due.clone();

@@ -84,7 +84,8 @@ impl RangeCopies {
             let text = "orders to take over are for shard 0".to_owned();
             return responder.fail(&ErrorReply::Invalid(text));
         }
-        // A node that removes another one considers it dead, whatever this node has seen of it so far.
+        // A node that removes another one considers it dead, whatever this node has seen of it so
+        // far.
         let mover = match order.what == What::Member(request.from) {
             true => Mover::Helps,
             false => Mover::Dead,
@@ -109,7 +110,8 @@ impl RangeCopies {
                 }
                 return job;
             }
-            // The sender of this order does not know that the movement was taken back and started again.
+            // The sender of this order does not know that the movement was taken back and started
+            // again.
             Some((at, _)) if at > epoch => {
                 return Job::Failed("another order for the same came since".to_owned());
             }
@@ -149,8 +151,8 @@ impl RangeCopies {
         }
     }
 
-    /// Copies the ranges that this node will own once `mover` is gone; also from `mover`, if it leaves in an
-    /// orderly way.
+    /// Copies the ranges that this node will own once `mover` is gone; also from `mover`, if it
+    /// leaves in an orderly way.
     async fn copy_for(&self, mover: HostId, epoch: Epoch, role: Mover) -> Result<()> {
         let goes_itself = role == Mover::Helps;
         let me = self.env.membership.snapshot().local.host_id;

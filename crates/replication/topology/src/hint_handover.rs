@@ -57,8 +57,8 @@ impl HintHandover {
         others.into_iter().map(|m| m.host_id).collect()
     }
 
-    /// Hands the entries of this node's batch log to other members, because no member hears it after it has left.
-    /// From then on no coordinator stores batches here.
+    /// Hands the entries of this node's batch log to other members, because no member hears it
+    /// after it has left. From then on no coordinator stores batches here.
     pub(crate) async fn hand_over_batches(&self) -> Result<()> {
         let mut failure = String::new();
         for attempt in 0..ATTEMPTS {

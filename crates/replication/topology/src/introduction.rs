@@ -48,9 +48,10 @@ pub fn introduction(
     }
 }
 
-/// Makes the members of a snapshot, and its epoch, known to messaging. A member whose address is unknown is a
-/// member all the same: it must be let in when it announces its address. Entries that equal those of `before`
-/// change nothing: `address_discovery` may have found the member elsewhere since.
+/// Makes the members of a snapshot, and its epoch, known to messaging. A member whose address is
+/// unknown is a member all the same: it must be let in when it announces its address. Entries that
+/// equal those of `before` change nothing: `address_discovery` may have found the member elsewhere
+/// since.
 pub fn introduce(
     messaging: &Messaging,
     before: Option<&ClusterSnapshot>,

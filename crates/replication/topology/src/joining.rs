@@ -95,8 +95,8 @@ impl Newcomer<'_> {
         self.options.replace_address_first_boot.as_ref().map(seeds::ip).transpose()
     }
 
-    /// Checks that no node answers at the dead member's address. The member that is asked to let this node in may
-    /// have started a moment ago, and know no live peer yet.
+    /// Checks that no node answers at the dead member's address. The member that is asked to let
+    /// this node in may have started a moment ago, and know no live peer yet.
     async fn check_dead(&self, address: SocketAddr) -> TopologyResult<()> {
         match self.messaging.discover(address).await {
             Ok(ack) => Err(TopologyError::Join {
@@ -301,8 +301,8 @@ fn refusal_code(answer: &Result<HelloAck, OpenError>) -> Option<RefusalCode> {
     }
 }
 
-/// Returns true if a peer sees another process with this node's host id. After a power cut that is the previous
-/// run.
+/// Returns true if a peer sees another process with this node's host id. After a power cut that is
+/// the previous run.
 fn seems_to_run(answers: &[Answer]) -> bool {
     answers.iter().any(|(_, answer)| refusal_code(answer) == Some(RefusalCode::DuplicateHostId))
 }

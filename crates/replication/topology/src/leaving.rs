@@ -44,8 +44,8 @@ impl Departure {
         }
     }
 
-    /// `began`: epoch at which the member became [`MemberState::Leaving`]. If another node took the removal back
-    /// and started it again since, the copied ranges miss writes.
+    /// `began`: epoch at which the member became [`MemberState::Leaving`]. If another node took the
+    /// removal back and started it again since, the copied ranges miss writes.
     async fn finish_leaving(&self, host: HostId, began: Epoch) -> Result<()> {
         let (from, to) = (MemberState::Leaving, MemberState::LeaveHandover);
         let orders = self.env.orders.clone();

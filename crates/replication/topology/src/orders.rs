@@ -111,7 +111,8 @@ impl Orders {
         self.decommission_failed.get()
     }
 
-    /// Takes the description of the hints that the decommission lost, for the operator. Returns it once.
+    /// Takes the description of the hints that the decommission lost, for the operator. Returns it
+    /// once.
     pub fn take_lost_hints(&self) -> Option<String> {
         self.lost_hints.take()
     }

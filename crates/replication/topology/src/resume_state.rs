@@ -32,8 +32,8 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Loads the ranges of the movement `key` that were received before this run. `name` names the file: one for
-    /// each kind of movement that may run at the same time.
+    /// Loads the ranges of the movement `key` that were received before this run. `name` names the
+    /// file: one for each kind of movement that may run at the same time.
     pub(crate) async fn load(rt: &Rt, work_dir: &str, name: &str, key: String) -> Received {
         let fs = rt.fs();
         let path = path_of(work_dir, name);
@@ -85,7 +85,8 @@ impl Received {
     }
 }
 
-/// Returns true if a range was received, from sources that are all sources of the plan now (INV-received-2).
+/// Returns true if a range was received, from sources that are all sources of the plan now
+/// (INV-received-2).
 fn is_covered(done: &[FetchRange], wanted: &FetchRange) -> bool {
     done.iter().any(|d| {
         d.table == wanted.table

@@ -14,8 +14,8 @@ use crate::seeds::Answer;
 /// within it; another machine may boot, so that its refusals prove nothing.
 const REFUSED_MAX: Duration = Duration::from_secs(10);
 
-/// Returns true if all seeds are loopback addresses, where no other machine ever answers, while this node has an
-/// address for others: `seeds` was left at its default.
+/// Returns true if all seeds are loopback addresses, where no other machine ever answers, while
+/// this node has an address for others: `seeds` was left at its default.
 pub(crate) fn is_out_of_reach(own: IpAddr, others: &[SocketAddr]) -> bool {
     !own.is_loopback() && others.iter().all(|seed| seed.ip().is_loopback())
 }
@@ -50,8 +50,9 @@ pub(crate) struct SeedRefusals {
 }
 
 impl SeedRefusals {
-    /// Returns true if the answers show that waiting is useless: every seed is a loopback address, and in every
-    /// round of the last [`REFUSED_MAX`] the machine refused the connection, so no process listens there.
+    /// Returns true if the answers show that waiting is useless: every seed is a loopback address,
+    /// and in every round of the last [`REFUSED_MAX`] the machine refused the connection, so no
+    /// process listens there.
     pub(crate) fn are_final(&mut self, answers: &[Answer], now: Instant) -> bool {
         let is_refused = |(address, answer): &Answer| {
             let refused =

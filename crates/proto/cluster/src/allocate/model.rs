@@ -1,10 +1,10 @@
-//! What each node of one datacenter owns, and how a token more would change it.
+//! Ownership of each node of one datacenter, and the change that one more token makes.
 
 use stdx::Token;
 
 use super::RANGES_LOOKED_AT_MAX;
 
-/// A node that is there.
+/// An existing node.
 pub(super) struct Site<'a> {
     pub(super) rack: &'a str,
     pub(super) tokens: &'a [Token],
@@ -186,7 +186,7 @@ impl Model {
             .flat_map(move |(i, node)| (i == ahead).then_some(new).into_iter().chain([node]))
     }
 
-    /// What each node owns, by rule.
+    /// Returns each node's share of the data, by rule.
     fn shares(&self, rule: Rule) -> (Vec<f64>, Vec<Vec<u16>>) {
         let mut shares = vec![0.0; self.racks.len()];
         let mut rows = Vec::with_capacity(self.ring.len());
@@ -203,7 +203,7 @@ impl Model {
         (shares, rows)
     }
 
-    /// What a node should own when all is even.
+    /// Returns the share that a node has in an even ring.
     fn ideal(&self, rule: Rule, node: u16) -> f64 {
         let nodes = self.racks.len() as f64;
         let rack = self.rack(node);
@@ -218,7 +218,7 @@ impl Model {
                 let share = if factor < racks || nodes <= racks {
                     factor / nodes
                 } else {
-                    // One replica in each rack; the others fall on whoever is met first.
+                    // One replica in each rack; the others fall on the first nodes met.
                     let others = (factor - racks) * (in_rack - 1.0) / (nodes - racks);
                     (1.0 + others) / in_rack
                 };
@@ -295,7 +295,7 @@ impl Model {
         best.map_or(seed, |(_, _, place)| place)
     }
 
-    /// What a token in the range that ends at ring index `at` changes.
+    /// Returns the changes of shares made by a token in the range that ends at ring index `at`.
     fn change(&self, rule: Rule, at: usize, rows: &[Vec<u16>]) -> Change {
         let mut change = Change::default();
         let mut after = Vec::new();

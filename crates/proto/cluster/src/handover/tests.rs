@@ -11,7 +11,7 @@ fn subsets(of: usize, n: usize) -> impl Iterator<Item = u32> {
     (0..1_u32 << of).filter(move |set| set.count_ones() as usize == n)
 }
 
-/// What a quorum of a row of a placement may be: bit `i` is member `i`.
+/// Returns the quorums of a row of a placement: bit `i` is member `i`.
 fn quorums(replicas: Replicas<'_>, bit: &impl Fn(HostId) -> u32) -> Vec<u32> {
     let natural: Vec<u32> = replicas.natural().map(|m| bit(m.host_id)).collect();
     let pending = replicas.pending().fold(0, |set, m| set | bit(m.host_id));

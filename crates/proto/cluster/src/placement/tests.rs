@@ -109,7 +109,7 @@ fn those_move_that_have_a_range_on_one_side_of_a_movement_only() {
             assert_eq!(of(&all, two, 35), [0; 0], "{state}");
         }
     }
-    // With one node more than there were replicas, who comes takes nobody's place.
+    // With one node more than there were replicas, a joining node takes no other node's place.
     let all = with_state(&four(), 2, S::Joining);
     assert_eq!(of(&all, &Replication::Simple(4), 15), [2]);
     assert_eq!(of(&four(), two, 15), [0; 0]);
@@ -187,7 +187,7 @@ fn every_row_of_random_rings_in_motion_holds_the_invariants() {
             let hosts: Vec<HostId> = replicas.members().map(|m| m.host_id).collect();
             let distinct: BTreeSet<HostId> = hosts.iter().copied().collect();
             assert_eq!(distinct.len(), hosts.len());
-            // INV-placement-3, and nobody else.
+            // INV-placement-3, and no other node.
             moving_rows += usize::from(replicas.pending_len() > 0);
             let old = before.replicas(range.end);
             let new = after.replicas(range.end);

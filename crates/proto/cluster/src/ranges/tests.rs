@@ -145,8 +145,8 @@ fn movements_are_exactly_what_the_new_ring_has_and_the_old_has_not() {
     assert!(seen > 300, "{seen}");
 }
 
-/// Whether every write that `quorum` of `holders` acknowledged is on one of `sources`, when `dead`
-/// may have been among those that acknowledged it.
+/// Returns true if every write that `quorum` of `holders` acknowledged is on one of `sources`, when
+/// `dead` may have been among the replicas that acknowledged it.
 fn covers(holders: &[HostId], quorum: usize, sources: &[HostId]) -> bool {
     let without = holders.iter().filter(|h| !sources.contains(h)).count();
     without < quorum

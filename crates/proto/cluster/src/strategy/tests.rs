@@ -58,7 +58,7 @@ fn network_takes_one_node_of_each_rack_before_any_second() {
     let table: [(i64, u32, &[u128]); 9] = [
         (0, 1, &[1]),
         (0, 2, &[1, 3]),
-        // Three racks, three replicas: n2, n4, n5 are passed over.
+        // Three racks, three replicas: n2, n4, n5 are skipped.
         (0, 3, &[1, 3, 6]),
         // One repeat allowed: the first one met, n2.
         (0, 4, &[1, 2, 3, 6]),

@@ -19,7 +19,7 @@ use crate::testing::{Random, host, member, random_members};
 struct Log {
     random: Random,
     steps: Vec<ClusterSnapshot>,
-    /// What is left of each movement.
+    /// The remaining steps of each movement.
     movements: Vec<(HostId, Vec<T>)>,
     next_id: u128,
     params: KeyspaceParams,
@@ -31,7 +31,7 @@ impl Log {
         let count = 4 + random.below(6);
         let mut base = alone();
         base.members = random_members(&mut random, count, 4);
-        // Nobody of them, so that everybody may go.
+        // None of the members votes, so that every member may leave.
         base.voters = vec![host(999)];
         let factor = 1 + random.below(4);
         let map: &[(&str, usize)] = match random.below(2) {
@@ -143,7 +143,7 @@ impl Log {
     }
 }
 
-/// What the numbers of a table are made wrong by.
+/// Faults that make the numbers of a table wrong.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     Nothing,

@@ -1,8 +1,9 @@
 //! Movements that may run at the same time.
 //!
 //! Two movements overlap when some range's replicas depend on both. Then finishing one of them
-//! alone could make a node a replica that nobody copied data to: refused. What is checked is the
-//! definition itself, over every subset of the movements, for every replication in the schema.
+//! alone could make a node a replica that has no copy of the data, so the second one is refused.
+//! The check is the definition itself, over every subset of the movements, for every replication in
+//! the schema.
 
 use std::sync::Arc;
 

@@ -63,7 +63,7 @@ pub(super) fn overlap_of(
     let readers: Vec<HostId> = read.natural().filter(near).map(|m| m.host_id).collect();
     let writers: Vec<HostId> = written.members().filter(near).map(|m| m.host_id).collect();
     let elsewhere = writers.iter().filter(|w| !readers.contains(w)).count() as i64;
-    // Of those that acknowledged, as many as can be are not among the readers.
+    // As many acknowledging replicas as possible are not among the readers.
     let hits = acknowledged.min(writers.len() as i64) - elsewhere;
     let asked = i64::from(levels.block_for(level));
     if asked > readers.len() as i64 || acknowledged > writers.len() as i64 {
@@ -81,7 +81,7 @@ fn quorum_reads_one_step_apart_see_every_quorum_write_of_each_step() {
         let members = crate::testing::random_members(&mut random, count, 4);
         let mut base = alone();
         base.members = members;
-        // Nobody of them, so that everybody may go.
+        // None of the members votes, so that every member may leave.
         base.voters = vec![host(999)];
         let map: std::collections::BTreeMap<String, u32> =
             (0..3).map(|i| (format!("dc{i}"), random.below(4) as u32)).collect();
@@ -94,7 +94,8 @@ fn quorum_reads_one_step_apart_see_every_quorum_write_of_each_step() {
         let levels = Levels { replication: &replication, local_datacenter: "dc0" };
         for (a, written) in tables.iter().enumerate() {
             for (b, read) in tables.iter().enumerate() {
-                // Before the first entry and after the data is there are bridged by the copy.
+                // The copy bridges the gap between the state before the first entry and that after
+                // the data has arrived.
                 let is_copied = a == 0 && b >= 2 || b == 0 && a >= 2;
                 for token in (0..40).map(|_| Token(random.next() as i64)) {
                     let (w, r) = (written.replicas(token), read.replicas(token));

@@ -335,7 +335,7 @@ fn addresses_change_together_so_that_two_nodes_can_swap_them() {
     let swapped = all(&s, [swap]);
     assert_eq!(swapped.members[&host(2)].storage, three);
     assert_eq!(swapped.members[&host(3)].storage, two);
-    // Who comes first says that the other one's address is not known.
+    // The member that starts first records that the other one's address is unknown.
     let unknown = Address { host: host(3), storage: ADDRESS_UNKNOWN, rpc: ADDRESS_UNKNOWN };
     let s = all(&s, [T::Readdress { changes: vec![address(2, 3), unknown] }]);
     let s = all(&s, [T::Readdress { changes: vec![address(3, 2)] }]);
@@ -386,7 +386,7 @@ fn features_come_on_when_every_member_has_them() {
     assert_eq!(s.features, 0b010);
     let s = all(&s, [T::Features { enable: 0b001 }]);
     assert_eq!(s.features, 0b011);
-    // Who cannot do what is in use neither joins nor goes back to an old release.
+    // A node that lacks an enabled feature neither joins nor goes back to an old release.
     let missing = |id, missing| MembershipError::MissingFeatures { host: host(id), missing };
     assert_eq!(refused(&s, &join(3, &[30])), missing(3, 0b011));
     assert_eq!(refused(&s, &describe(2, 0b001)), missing(2, 0b010));

@@ -1,4 +1,4 @@
-//! Who votes on the metadata log.
+//! Voters of the metadata log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,11 +42,11 @@ fn may_vote(state: MemberState) -> bool {
     }
 }
 
-/// The voters that a cluster should have, ascending: one up to two nodes, three up to six, five from
-/// seven on, spread over datacenters and racks, with as few changes to `present` as that allows.
-/// `usable` says who may be taken: alive, and not about to go.
+/// Returns the voters that a cluster should have, ascending: one up to two nodes, three up to six,
+/// five from seven on, spread over datacenters and racks, with as few changes to `present` as that
+/// allows. `usable` selects the candidates: alive, and not about to leave.
 ///
-/// Empty only when nobody is usable.
+/// Empty only when no member is usable.
 pub fn choose_voters(
     members: &Members,
     present: &[HostId],

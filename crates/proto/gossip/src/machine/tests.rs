@@ -103,7 +103,7 @@ fn a_syn_is_answered_with_what_is_newer_and_the_wish_for_what_is_newer_there() {
         (digest(3, g + 1, 2), Some(digest(3, g + 1, 0)), None),
         (digest(3, g - 1, 99), None, Some(beat(0))),
         (digest(3, 0, 0), None, Some(beat(0))),
-        // Nobody is known of 4; 9 is not a member.
+        // Host 4 is a member without a known state; 9 is not a member.
         (digest(4, 7, 1), Some(digest(4, 7, 0)), None),
         (digest(9, 7, 1), None, None),
     ];
@@ -115,7 +115,7 @@ fn a_syn_is_answered_with_what_is_newer_and_the_wish_for_what_is_newer_there() {
         };
         assert_eq!(out, [Output::Send { to: host(2), message }], "{given:?}");
     }
-    // What is wanted is told, with nothing for what is not newer.
+    // Requested states are sent, except those that are not newer.
     let wanted = vec![digest(3, g, 9), digest(3, g, 10), digest(4, 1, 0), digest(9, 1, 0)];
     let out = node.hear(1.0, 2, Message::Ack { wanted, states: vec![] });
     let message = Message::Ack2 { states: vec![beat(9)] };
@@ -131,7 +131,7 @@ fn a_peer_is_up_only_when_it_answers_itself() {
     let out = node.told(1.0, state(3, 0, 1, Some(app(1, Flags::CQL_READY))));
     assert_eq!(events(&out), [Event::StateChanged { host: host(3) }]);
     assert!(!node.gossip.is_alive(host(3)));
-    // An answer of another time, or of somebody else, is not one.
+    // An answer to an earlier ECHO, or from another peer, does not count.
     let [.., Output::Send { message: Message::Echo { nonce }, .. }] = out[..] else { panic!() };
     assert_eq!(node.hear(1.0, 3, Message::EchoReply { nonce: nonce ^ 1 }), []);
     assert_eq!(node.hear(1.0, 4, Message::EchoReply { nonce }), []);
@@ -207,7 +207,7 @@ fn a_new_generation_is_a_restart_down_and_up() {
             Event::Up { host: host(3) },
         ]
     );
-    // What the old process said of itself is gone.
+    // The state of the old process is gone.
     assert_eq!(*node.gossip.peer(host(3)).unwrap().app, AppState::default());
     // News of the old generation, and of the same but older version, change nothing.
     assert_eq!(node.told(3.0, state(3, 0, 99, Some(app(99, Flags::NONE)))), []);
@@ -259,7 +259,7 @@ fn a_node_tells_its_own_changes_once_and_announces_to_all() {
 #[test]
 fn each_round_goes_to_a_live_peer_by_chance_a_dead_one_and_a_seed() {
     let mut node = Node::new();
-    // Nobody is up: one of those that are down, and the seed.
+    // No peer is up: one of those that are down, and the seed.
     let out = node.tick(0.0);
     assert!(syns(&out).contains(&host(2)));
     assert_eq!(out.last(), Some(&Output::WakeAt(at(1.0))));
@@ -359,7 +359,7 @@ fn a_peer_that_refuses_connections_twice_is_down_within_two_seconds() {
     assert_eq!(echoes(&node.step(1.1, Input::Lost { host: host(3) })), [host(3)]);
     let refused = Input::Refused { host: host(3) };
     assert_eq!(node.step(1.1, refused.clone()), [Output::WakeAt(at(1.7))]);
-    // Of another connection at the same time.
+    // A refusal of another connection at the same time.
     assert_eq!(node.step(1.2, refused.clone()), []);
     assert_eq!(node.tick(1.3), [Output::WakeAt(at(1.7))]);
     let out = node.tick(1.7);
@@ -380,7 +380,7 @@ fn news_of_a_peer_outweigh_a_refused_connection() {
     node.bring_up(0.5, state(3, 0, 5, Some(app(5, Flags::NONE))));
     let refused = Input::Refused { host: host(3) };
     node.step(1.1, refused.clone());
-    // Somebody else has news of it, which may be older than the refusal.
+    // Another peer has news of it, which may be older than the refusal.
     assert_eq!(node.told(1.4, state(3, 0, 6, None)), [Output::WakeAt(at(2.0))]);
     assert_eq!(echoes(&node.tick(1.7)), []);
     assert_eq!(node.step(1.8, refused.clone()), []);

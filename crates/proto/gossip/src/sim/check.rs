@@ -1,4 +1,4 @@
-//! What must hold in the simulated network; each gives the first violation.
+//! Checks of the simulated network; each returns the first violation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) fn converged(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// Nobody was said to be down who was not in `down`, from event number `first` on.
+/// Checks that no node outside `down` was reported down, from event number `first` on.
 pub(super) fn no_false_conviction(
     world: &World,
     first: usize,
@@ -43,9 +43,9 @@ pub(super) fn no_false_conviction(
     Ok(())
 }
 
-/// Up and Down alternate for each pair as long as the observer lives (INV-gossip-1), generations only grow
-/// (INV-gossip-2).
-/// `restarts` are the events' numbers at which observers began anew.
+/// Checks that Up and Down alternate for each pair as long as the observer lives (INV-gossip-1),
+/// and that generations only grow (INV-gossip-2). `restarts` are the events' numbers at which
+/// observers restarted.
 pub(super) fn orderly(world: &World, restarts: &[(usize, usize)]) -> Result<(), String> {
     let mut up: BTreeSet<(usize, usize)> = BTreeSet::new();
     let mut generations: BTreeMap<(usize, usize), u64> = BTreeMap::new();

@@ -95,7 +95,7 @@ fn a_crash_is_seen_by_all_within_the_bound_and_not_at_once() {
         let took = down_everywhere(&mut world, node, CONVICTED_WITHIN);
         let took = took.unwrap_or_else(|| panic!("seed {seed}: not seen in {CONVICTED_WITHIN} s"));
         assert!(took > 5.0, "seed {seed}: {took} s");
-        // Nobody else is, and it stays down although heartbeats were on their way.
+        // No other node is, and it stays down although heartbeats were on their way.
         world.run(60.0);
         no_false_conviction(&world, before, &[node].into()).unwrap();
         let downs = world.seen[before..].iter().filter(|s| matches!(s.event, Event::Down { .. }));

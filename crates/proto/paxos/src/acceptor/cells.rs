@@ -11,7 +11,7 @@ use super::state::{AcceptorState, Record};
 use crate::ballot::{Ballot, BallotError};
 use crate::value::{Accepted, Commit};
 
-/// What `proposal_version` and `most_recent_commit_version` say: sixteen bytes of the origin's
+/// Value of `proposal_version` and `most_recent_commit_version`: sixteen bytes of the origin's
 /// ballot, then the encoded mutation; nothing after the ballot for an empty proposal. Cassandra's
 /// own versions are message versions from 10 up.
 pub const VALUE_VERSION: i32 = 1;
@@ -82,7 +82,7 @@ pub enum RowError {
     Cell {
         /// The column.
         column: &'static str,
-        /// What is wrong.
+        /// The fault.
         error: DecodeError,
     },
     /// A cell holds no ballot.
@@ -90,7 +90,7 @@ pub enum RowError {
     Ballot {
         /// The column.
         column: &'static str,
-        /// What is wrong.
+        /// The fault.
         error: BallotError,
     },
     /// A value in an encoding of another version, or of Cassandra.
@@ -98,7 +98,7 @@ pub enum RowError {
     Version {
         /// The column.
         column: &'static str,
-        /// What it says.
+        /// The version found.
         version: i32,
     },
     /// A value without its ballot or its version.

@@ -36,7 +36,7 @@ impl<V> Default for AcceptorState<V> {
     }
 }
 
-/// What a replica knows besides the registers when a request comes.
+/// A replica's knowledge besides the registers when a request arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
     /// The replica's wall clock.
@@ -58,13 +58,13 @@ pub enum Request<V> {
     Prepare {
         /// The round.
         ballot: Ballot,
-        /// Whether the operation may write. A read's promise does not disturb other reads.
+        /// True if the operation may write. A read's promise does not disturb other reads.
         write: bool,
     },
     /// Asks to accept a value.
     Propose(Accepted<V>),
-    /// Asks to accept a value that a quorum but for one has accepted: whoever accepts it knows that
-    /// it is chosen, so it is committed in the same step. Never empty.
+    /// Asks to accept a value that a quorum but for one has accepted. The replica that accepts it
+    /// knows that the value is chosen, so it commits in the same step. Never empty.
     Conclude(Accepted<V>),
     /// Says that a quorum accepted the value.
     Commit(Commit<V>),
@@ -83,14 +83,14 @@ pub enum Request<V> {
     },
 }
 
-/// What must be durable before the answer of its request is given.
+/// A change that must be durable before the answer to its request is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record<V> {
     /// A promise.
     Promise {
         /// To which round.
         ballot: Ballot,
-        /// Whether to a write.
+        /// True if the promise is to a write.
         write: bool,
     },
     /// An acceptance.
@@ -292,7 +292,7 @@ impl<V: Clone> AcceptorState<V> {
         if self.is_committed_at(ballot) {
             return Transition { record: None, reply: committed };
         }
-        // What was accepted before counts, whatever was promised since.
+        // A value accepted before counts, whatever was promised since.
         let is_accepted = self.accepted.as_ref().is_some_and(|a| a.ballot == ballot);
         let floor = admission.floor;
         let is_late = !ballot.is_newer_than(floor) || !ballot.is_same_or_newer_than(self.promised);
@@ -381,12 +381,13 @@ impl<V: Clone> AcceptorState<V> {
         records
     }
 
-    /// Whether the row may be deleted once `floor` is durable: every replica has the last commit,
-    /// no write was promised since, and whatever the registers would reject the floor rejects too.
+    /// Returns true if the row may be deleted once `floor` is durable: every replica has the last
+    /// commit, no write was promised since, and whatever the registers would reject the floor
+    /// rejects too.
     ///
-    /// A promised write keeps the row, because it is what tells a read that the write may have been
-    /// accepted elsewhere; so does an accepted empty proposal, because it may be what an unfinished
-    /// older value elsewhere loses against.
+    /// A promised write keeps the row, because it shows a read that the write may have been
+    /// accepted elsewhere. So does an accepted empty proposal, because an unfinished older value
+    /// elsewhere may lose against it.
     pub fn is_droppable(&self, floor: Ballot) -> bool {
         !self.promised.is_newer_than(floor)
             && self.accepted.is_none()

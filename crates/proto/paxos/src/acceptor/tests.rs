@@ -59,7 +59,7 @@ fn an_older_ballot_gets_neither_promise_nor_acceptance() {
     assert_eq!(rejected(&reply(&mut s, prepare(9, true))), newer);
     assert_eq!(rejected(&reply(&mut s, propose(9))), newer);
     assert_eq!(reply(&mut s, propose(10)), Reply::Accepted { ballot: b(10) });
-    // Of another proposer in the same microsecond.
+    // A prepare of another proposer in the same microsecond.
     let twin = Ballot::new(10, Scope::Global, 2);
     let twin = Request::Prepare { ballot: twin, write: true };
     assert_eq!(rejected(&reply(&mut s, twin)), newer);
@@ -270,7 +270,7 @@ fn a_conclusion_is_a_vote_and_its_commit_in_one_record() {
     // The same message again; a proposal of that round is answered too.
     assert_eq!(s.handle(admission(), conclude(10)).record, None);
     assert_eq!(reply(&mut s, propose(10)), Reply::Accepted { ballot: b(10) });
-    // What was accepted in time counts, whatever was promised since.
+    // A value accepted in time counts, whatever was promised since.
     let mut s = AcceptorState::default();
     reply(&mut s, propose(20));
     reply(&mut s, prepare(30, true));
@@ -362,7 +362,7 @@ fn a_start_that_forgot_promises_has_given_all_of_them() {
     assert_eq!((s.promised, s.promised_write, &s.accepted), (b(30), b(30), &accepted));
     assert_eq!(rejected(&reply(&mut s, prepare(29, true))), Some(Rejection::Newer(b(30))));
     assert_eq!(rejected(&reply(&mut s, propose(20))), Some(Rejection::Newer(b(30))));
-    // What it accepted it may still commit.
+    // It may still commit the value that it accepted.
     assert_eq!(reply(&mut s, conclude(10)), Reply::Committed { ballot: b(10) });
     let Reply::Promise(promise) = reply(&mut s, prepare(31, false)) else { panic!() };
     assert_eq!(promise.promised_write, b(30), "a read finds that a write may be on its way");

@@ -1,7 +1,7 @@
 //! Proposing one entry of a log.
 //!
-//! Owns the rounds of one instance. The outcome is always told apart: the entry is ours, or it is
-//! another one, or it is not known yet.
+//! Owns the rounds of one instance. The outcome is always distinguished: the entry is ours, or it
+//! is another one, or it is not known yet.
 
 use smallvec::SmallVec;
 use stdx::{Epoch, Instant};
@@ -47,7 +47,7 @@ pub enum LogInput<V> {
     Tick,
 }
 
-/// What the driver of a log's proposer must do.
+/// An instruction to the driver of a log's proposer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogOutput<V> {
     /// Send prepare for the instance, as of a write.
@@ -87,7 +87,7 @@ pub enum LogOutput<V> {
     Finished,
 }
 
-/// What became of the submission.
+/// Outcome of the submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogOutcome<V> {
     /// The entry is ours, and a quorum of the commit acknowledged it if the plan asked for that.
@@ -152,7 +152,7 @@ impl<V: Clone> LogProposer<V> {
         self.entry
     }
 
-    /// Whether [`LogOutput::Finished`] was given.
+    /// Returns true if [`LogOutput::Finished`] was returned.
     pub fn is_finished(&self) -> bool {
         matches!(self.phase, Phase::Finished)
     }
@@ -316,7 +316,7 @@ impl<V: Clone> LogProposer<V> {
         if !undecided || entry.number != self.entry {
             return;
         }
-        // Whoever told us has committed it, and so will spread it.
+        // The sender has committed the entry, and so will spread it.
         let outcome = self.outcome(entry);
         out.push(LogOutput::Done(outcome));
         self.phase = Phase::Finished;

@@ -31,7 +31,7 @@ fn a_learner_takes_pages_in_order_and_refuses_gaps() {
         ask = more;
     }
     assert_eq!(have, log[2..]);
-    // What is known already is passed over, a gap is refused.
+    // Known entries are skipped, a gap is refused.
     let again = Entries { entries: log[7..].to_vec(), end: Epoch(10) };
     assert_eq!(learner.take(again), Ok((vec![], None)));
     let gap = Entries { entries: vec![entry(11)], end: Epoch(12) };
@@ -214,7 +214,7 @@ impl World {
     fn learn(&mut self, at: usize, entries: Vec<LogEntry<V>>) {
         for entry in entries {
             let mut out = Vec::new();
-            // Nobody waits for this answer.
+            // No client waits for this answer.
             let nobody = ReplyTo(u64::MAX);
             self.members[at].acceptor.learned(admission(), entry, nobody, &mut out);
             self.outputs(at, out);

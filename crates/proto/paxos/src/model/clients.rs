@@ -191,7 +191,7 @@ impl World {
             let mut out = Vec::new();
             operation.machine.step(&mut cx, input, &mut out);
             for output in out {
-                // What an output brings back is fed in when all of them are done.
+                // Answers to an output are fed in when all outputs are done.
                 inputs.extend(self.output(id, output));
             }
         }

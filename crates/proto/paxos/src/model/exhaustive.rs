@@ -208,7 +208,8 @@ impl State {
         });
     }
 
-    /// What a serial read by these two replicas says; all other messages stay where they are.
+    /// Returns the answer of a serial read by these two replicas; all other messages stay where
+    /// they are.
     fn probe(&self, quorum: [Target; 2]) -> Answer {
         let mut world = self.clone();
         world.messages.clear();

@@ -75,7 +75,7 @@ pub(super) struct Node {
     floor: Ballot,
     /// Durable: promises up to here have no record.
     horizon: Ballot,
-    /// What a start has promised to every partition.
+    /// The ballot that a start has promised to every partition.
     forgotten: Ballot,
     views: BTreeMap<ReplyTo, Data>,
 }

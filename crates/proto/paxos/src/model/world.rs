@@ -25,7 +25,7 @@ pub(super) enum Corruption {
     IgnoreUnfinished,
     /// Serial reads answer with what they find.
     ReadSkipsRepair,
-    /// Acceptors are told that they decide when nobody has accepted before them.
+    /// A proposer asks acceptors to conclude when no acceptor has accepted before them.
     ConcludeAtOnce,
     /// A start forgets what was promised without a record.
     ForgetHorizon,
@@ -274,7 +274,7 @@ impl World {
                 }
             }
             Event::Sweep { node } => {
-                // With that defect nobody knows what still waits for the disk.
+                // With that defect the model does not know what still waits for the disk.
                 let known = self.config.corruption != Corruption::AnswerBeforePersist;
                 if self.nodes[node].up && known {
                     let dropped = self.nodes[node].sweep(self.now);

@@ -27,7 +27,8 @@ impl<V: Clone> Committing<V> {
         }
     }
 
-    /// Whether this answers a conclusion that was not accepted: its replica needs the commit.
+    /// Returns true if this answers a conclusion that was not accepted: its replica needs the
+    /// commit.
     fn declined(&mut self, from: Target, ballot: Ballot) -> bool {
         ballot == self.commit.ballot && self.concluding.remove(from)
     }

@@ -1,4 +1,4 @@
-//! What stands in the way of a round: newer ballots, replicas that fail, another electorate.
+//! Obstacles of a round: newer ballots, replicas that fail, another electorate.
 
 use stdx::Epoch;
 
@@ -60,8 +60,8 @@ impl<V: Clone> Proposer<V> {
         out.push(Output::Propose { to, proposal, epoch });
     }
 
-    /// Somebody has a newer ballot. The round may still win a quorum elsewhere; if it has not when
-    /// the back-off is over, a newer one is begun.
+    /// Another proposer has a newer ballot. The round may still win a quorum elsewhere. If it has
+    /// not when the back-off is over, a newer one is begun.
     pub(super) fn overtaken(&mut self, cx: &mut Context<'_>, newer: Ballot) {
         if cx.clock.observe(cx.wall, newer).is_ok() {
             self.seen = self.seen.max(newer);
@@ -90,7 +90,8 @@ impl<V: Clone> Proposer<V> {
         epoch: Option<Epoch>,
         out: &mut Vec<Output<V>>,
     ) {
-        // Of a conclusion: nothing was done there, or nobody knows. The commit may still get there.
+        // Reply to a conclusion: nothing was done there, or its effect is unknown. The commit may
+        // still get there.
         if self.conclusion_declined(from, ballot, out) {
             return;
         }
@@ -167,7 +168,7 @@ impl<V: Clone> Proposer<V> {
         }
     }
 
-    /// Gives up, or looks for another way, when what is left of the replicas is no quorum.
+    /// Fails the operation when the remaining replicas are no quorum.
     pub(super) fn check_possible(&mut self, out: &mut Vec<Output<V>>) {
         let (failed, received) = match &self.phase {
             Phase::Preparing(round) => (round.failures(), round.promises()),

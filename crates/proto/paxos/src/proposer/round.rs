@@ -1,4 +1,4 @@
-//! What a quorum of promises means.
+//! Evaluation of a quorum of promises.
 //!
 //! Owns the central decision of the proposer ([`Round::judge`]): repair, finish, or go on. Pure in
 //! the replies; sends nothing.
@@ -36,7 +36,7 @@ impl<V> Default for Round<V> {
     }
 }
 
-/// What to do next.
+/// The next step of the proposer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict<V> {
     /// More replies are needed.
@@ -47,7 +47,7 @@ pub(super) enum Verdict<V> {
     Applied(Commit<V>),
     /// A newer value than one of ours is committed: ours may have been chosen before it, or not.
     Uncertain,
-    /// Somebody's proposal may have been chosen: finish it.
+    /// Another proposer's value may have been chosen: finish it.
     Finish(Accepted<V>),
     /// No read saw the last commit: bring it to these and start over.
     Repair { to: TargetSet, commit: Commit<V> },
@@ -74,7 +74,7 @@ impl<V: Clone> Round<V> {
     }
 
     pub(super) fn failed(&mut self, from: Target) {
-        // What it promised before stays promised.
+        // A replica that promised before has still promised.
         if !self.repliers().contains(from) {
             self.failed.insert(from);
         }
@@ -98,7 +98,7 @@ impl<V: Clone> Round<V> {
         self.promises.iter().map(|(target, _)| *target).collect()
     }
 
-    /// Whether a replica's promise stands.
+    /// Returns true if the replica has granted a promise that still stands.
     pub(super) fn has_promised(&self, target: Target) -> bool {
         self.promises.iter().any(|(t, promise)| *t == target && has_granted(promise))
     }
@@ -169,8 +169,8 @@ impl<V: Clone> Round<V> {
         let to = repliers.without(with_latest).without(self.refresh_sent);
         self.refresh_sent = self.refresh_sent.or(to);
         let refresh = latest.filter(|_| !to.is_empty()).map(|commit| (to, commit));
-        // Nobody can choose a value that this read should have seen, and the commit that it saw
-        // stays chosen: the repair need not be waited for.
+        // No value can be chosen that this read should have seen, and the commit that it saw stays
+        // chosen: the read does not wait for the repair.
         if stable && kind == Kind::Read && early_read {
             return Verdict::Ready { can_propose: false, stable, refresh };
         }
@@ -180,7 +180,7 @@ impl<V: Clone> Round<V> {
         }
     }
 
-    /// What became of own values of earlier rounds, if the replies tell.
+    /// Returns the fate of this operation's own values of earlier rounds, if the replies show it.
     ///
     /// When the newest commit is older than all of them, none was chosen so far: this round, if it
     /// wins, buries them (docs/internals/paxos.md, "Doubtful values").
@@ -199,7 +199,7 @@ impl<V: Clone> Round<V> {
     }
 
     fn latest_commit(&self) -> Option<Commit<V>> {
-        // Of equally new ones a pruned one says more: all have it.
+        // Among equally new commits a pruned one is preferred: all replicas have it.
         self.commits().max_by_key(|c| (c.ballot, c.value.is_none())).cloned()
     }
 
@@ -222,8 +222,9 @@ impl<V: Clone> Round<V> {
         accepted.max_by_key(|a| a.ballot)
     }
 
-    /// The newest accepted value, if it may have been chosen without being committed. An empty one
-    /// either was chosen and changes nothing, or was not and matters to nobody.
+    /// Returns the newest accepted value, if it may have been chosen without being committed. An
+    /// empty one either was chosen and changes nothing, or was not chosen and matters to no
+    /// proposer.
     fn unfinished(&self, latest: Option<&Commit<V>>) -> Option<Accepted<V>> {
         let newest = self.newest_accepted()?;
         let done = latest.is_some_and(|c| {
@@ -233,7 +234,7 @@ impl<V: Clone> Round<V> {
         (!newest.is_empty() && !done).then(|| newest.clone())
     }
 
-    /// Who had the commit when it read, and who has it by now.
+    /// Returns the replicas that had the commit when they read, and those that have it by now.
     fn with_latest(&self, latest: &Commit<V>) -> (TargetSet, TargetSet) {
         // A pruned commit has forgotten its origin.
         let same = |c: &Commit<V>| c.origin == latest.origin || c.ballot == latest.ballot;

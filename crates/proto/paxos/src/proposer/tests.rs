@@ -423,7 +423,7 @@ fn without_our_own_acceptor_the_others_are_asked_in_the_plain_way() {
     assert!(matches!(&out[..], [Output::Propose { to: others, .. }] if *others == to(&[1, 2])));
     assert_eq!(c.accept(1), []);
     assert!(is_done(&c.accept(2), Outcome::Applied));
-    // Overtaken at home: nobody else is asked, and what becomes of it is asked in the next round.
+    // Overtaken at home: no other replica is asked, and the next round learns the outcome.
     let (mut c, _) = proposed_at_home(0);
     assert_eq!(c.reject(0, b(WALL + 5)), []);
     assert!(matches!(c.tick(50)[..], [Output::Prepare { .. }]));

@@ -9,7 +9,7 @@ use crate::ballot::{Ballot, BallotClock, Scope, TooFarAhead};
 use crate::plan::{Plan, Target, TargetSet};
 use crate::value::{Accepted, Commit};
 
-/// What the operation is.
+/// The kind of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A conditional write.
@@ -99,7 +99,7 @@ pub enum Input<V> {
     Tick,
 }
 
-/// What the driver makes of the reads.
+/// The driver's decision on the reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision<V> {
     /// Nothing is to be written: a read, or a condition that is false.
@@ -113,7 +113,7 @@ pub enum Decision<V> {
     Abort,
 }
 
-/// What the driver must do. Sets of replicas refer to the plan in use.
+/// An instruction to the driver. Sets of replicas refer to the plan in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<V> {
     /// Send prepare.
@@ -124,7 +124,7 @@ pub enum Output<V> {
         readers: TargetSet,
         /// The round.
         ballot: Ballot,
-        /// Whether the operation may write.
+        /// True if the operation may write.
         write: bool,
         /// Epoch of the plan.
         epoch: Epoch,
@@ -142,7 +142,7 @@ pub enum Output<V> {
     Decide {
         /// The round.
         ballot: Ballot,
-        /// Who answered.
+        /// Replicas that answered.
         replies: TargetSet,
     },
     /// Send the proposal.
@@ -200,7 +200,7 @@ pub enum Output<V> {
     Finished,
 }
 
-/// What is known when the client is answered.
+/// Outcome of the operation when the client is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The condition was true and the write is committed at the commit consistency level.
@@ -218,7 +218,7 @@ pub enum Outcome {
 pub struct Failure {
     /// Why.
     pub kind: FailureKind,
-    /// Whether the write takes effect.
+    /// Effect of the write.
     pub effect: Effect,
     /// Replicas that answered in the last phase.
     pub received: usize,
@@ -228,7 +228,7 @@ pub struct Failure {
     pub contentions: u32,
 }
 
-/// Whether a failed operation takes effect.
+/// Effect of a failed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It does not and will not: trying again is safe.
