@@ -29,7 +29,7 @@ const KEYS_MAX: usize = 64;
 /// Why a sealed block was not opened.
 pub(crate) const NO_KEY: &str = "it is encrypted, and its key is not known; name the file that has it in \
      commitlog_encryption_key_file";
-/// As [`NO_KEY`].
+/// Message for an encrypted block that does not pass its check.
 pub(crate) const FORGED: &str = "an encrypted block was changed after it was written; restore the file, or move \
      it away to lose its writes";
 

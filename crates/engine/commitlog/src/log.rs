@@ -39,7 +39,7 @@ pub enum SyncMode {
     },
     /// After a sync that began after the write.
     Batch,
-    /// As `Batch`, with at most one sync per `window`.
+    /// Like `Batch`, with at most one sync per `window`.
     Group {
         /// Between two syncs.
         window: Duration,
@@ -361,7 +361,7 @@ impl CommitLog {
     /// Appends a TRUNCATE of this shard's slice of a table.
     ///
     /// # Errors
-    /// As [`CommitLog::append`].
+    /// Those of [`CommitLog::append`].
     pub fn append_truncation(
         &self,
         table: TableId,
@@ -498,7 +498,7 @@ impl CommitLog {
     /// Syncs everything appended and refuses later appends. Does not delete segments.
     ///
     /// # Errors
-    /// As [`CommitLog::commit`].
+    /// Those of [`CommitLog::commit`].
     pub async fn close(&self) -> Result<(), LogError> {
         if self.inner.state.borrow().closed {
             return Ok(());

@@ -175,7 +175,7 @@ impl Scanner {
         self.feed_until(bytes, &mut |found| visit(found).map(|()| Next::GoOn)).map(|_| ())
     }
 
-    /// As [`Scanner::feed`], up to a record after which `visit` wants a pause. Returns true if it
+    /// Like [`Scanner::feed`], up to a record after which `visit` wants a pause. Returns true if it
     /// does; the wanted bytes then begin after that record.
     ///
     /// # Errors

@@ -166,7 +166,7 @@ impl SstableMeta {
         SstableMeta::open_for(purpose, directory, descriptor, table, components)
     }
 
-    /// As [`SstableMeta::open`]; a file opened only for inspection need not be fit for serving.
+    /// Like [`SstableMeta::open`]; a file opened only for inspection need not be fit for serving.
     pub(crate) fn open_for(
         purpose: Purpose,
         directory: &str,
@@ -395,7 +395,7 @@ impl SstableMeta {
         &self.components
     }
 
-    /// As [`Components::attached`].
+    /// See [`Components::attached`].
     pub(crate) fn attached_lengths(&self) -> &[(AttachedName, u64)] {
         &self.attached
     }

@@ -32,7 +32,7 @@ pub struct SstableReader {
     pub(crate) data: File,
     index: File,
     rows: Option<File>,
-    /// As [`Attached::existing`].
+    /// See [`Attached::existing`].
     attached: Rc<[(AttachedName, File)]>,
 }
 
@@ -52,8 +52,8 @@ impl SstableReader {
         SstableReader::open_for(purpose, fs, directory, descriptor, table).await
     }
 
-    /// As [`SstableReader::open`] of a table, for an offline tool. It opens also files that a node
-    /// does not serve, such as files in the order of other partitioners.
+    /// Like [`SstableReader::open`] of a table, for an offline tool. It opens also files that a
+    /// node does not serve, such as files in the order of other partitioners.
     ///
     /// # Errors
     /// Those of [`SstableReader::open`].
@@ -66,7 +66,7 @@ impl SstableReader {
         SstableReader::open_for(Purpose::Look, fs, directory, descriptor, Some(table)).await
     }
 
-    /// As [`SstableReader::open`]; a file opened only for inspection need not be fit for serving.
+    /// Like [`SstableReader::open`]; a file opened only for inspection need not be fit for serving.
     pub(crate) async fn open_for(
         purpose: Purpose,
         fs: &Fs,

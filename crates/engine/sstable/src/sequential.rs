@@ -69,7 +69,7 @@ impl SequentialReader {
         self
     }
 
-    /// As [`SstableReader::load_block`]; Data is read ahead in whole requests.
+    /// Like [`SstableReader::load_block`]; Data is read ahead in whole requests.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

@@ -349,7 +349,7 @@ impl SstableWriter {
         self.partition_of(hash_key(key), key, deletion)
     }
 
-    /// As [`SstableWriter::partition`], with the key's hash, which is known already.
+    /// Like [`SstableWriter::partition`], with the key's hash, which is known already.
     ///
     /// # Errors
     /// `Unwritable`.
@@ -544,7 +544,7 @@ impl SstableWriter {
             None => {}
         }
         encode_partition_end(&mut self.chunk);
-        // As in Cassandra, the last block of format BIG takes in the end of the partition.
+        // Like Cassandra, includes the end of the partition in the last block of format BIG.
         if self.partition.in_block {
             self.end_block()?;
         }

@@ -487,7 +487,7 @@ fn dropped_column(
     Ok(DroppedColumn { column, dropped_at: TimestampMicros(millis.saturating_mul(1000)) })
 }
 
-/// As Cassandra 4 spells it: earlier versions and ScyllaDB wrote `99PERCENTILE` and `99.0PERCENTILE`.
+/// Cassandra 4's spelling: earlier versions and ScyllaDB wrote `99PERCENTILE` and `99.0PERCENTILE`.
 fn speculative_retry(row: &Row) -> Result<Option<String>, TakeoverError> {
     let column = "speculative_retry";
     let Some(text) = row.text(column)? else { return Ok(None) };

@@ -40,7 +40,7 @@ impl ForeignDirectory<'_> {
     /// The entries that adopt the changes of a Cassandra. `file`: the file that proves that it ran.
     ///
     /// # Errors
-    /// As [`ForeignDirectory::read`]; `OtherMembers`.
+    /// Those of [`ForeignDirectory::read`]; `OtherMembers`.
     pub async fn adopt(
         &self,
         snapshot: &ClusterSnapshot,
@@ -85,7 +85,7 @@ pub struct Adopted {
     pub entries: Vec<Transformation>,
     /// Every timestamp from now on must be larger.
     pub newest: TimestampMicros,
-    /// As of an import.
+    /// Definitions that were left out, like those of an import.
     pub left_out: Vec<LeftOut>,
 }
 

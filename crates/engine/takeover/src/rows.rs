@@ -255,11 +255,11 @@ async fn sstables_of(
     Ok(complete)
 }
 
-/// As [`sstables`], and opens those of other versions than `nb`. So files that cannot be served
+/// Like [`sstables`], and opens those of other versions than `nb`. So files that cannot be served
 /// where files are written in this version are refused before anything is changed.
 ///
 /// # Errors
-/// As [`sstables`]; `Sstable`.
+/// Those of [`sstables`]; `Sstable`.
 pub(super) async fn check_sstables(
     fs: &Fs,
     data: &[String],
@@ -280,7 +280,7 @@ pub(super) async fn check_sstables(
 /// store.
 ///
 /// # Errors
-/// As [`check_sstables`]; `OtherTypes`.
+/// Those of [`check_sstables`]; `OtherTypes`.
 pub(super) async fn check_user_sstables(
     fs: &Fs,
     data: &[String],
@@ -309,7 +309,7 @@ pub(super) async fn check_user_sstables(
 /// All live rows of a table, merged from its SSTables.
 ///
 /// # Errors
-/// As [`sstables`]; `Sstable`, `Io`.
+/// Those of [`sstables`]; `Sstable`, `Io`.
 pub(super) async fn read_table(
     rt: &Rt,
     data: &[String],

@@ -225,14 +225,14 @@ pub enum AuthChange {
     },
     /// An identity stands for a role.
     AddIdentity {
-        /// As in the certificate.
+        /// The identity, as in the certificate.
         identity: String,
         /// The role.
         role: String,
     },
     /// An identity stands for no role any more.
     DropIdentity {
-        /// As in the certificate.
+        /// The identity, as in the certificate.
         identity: String,
     },
 }

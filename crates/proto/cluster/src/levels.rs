@@ -29,7 +29,7 @@ impl Consistency {
         Consistency::NodeLocal,
     ];
 
-    /// As CQL writes it: `LOCAL_QUORUM`.
+    /// Returns the name in CQL: `LOCAL_QUORUM`.
     pub fn name(self) -> &'static str {
         match self {
             Consistency::Any => "ANY",
@@ -245,7 +245,7 @@ impl Levels<'_> {
         }
     }
 
-    /// As [`Levels::each_quorum_for_read`], with one more for each pending replica.
+    /// Like [`Levels::each_quorum_for_read`], with one more for each pending replica.
     pub fn each_quorum_for_write(&self, replicas: Replicas<'_>) -> BTreeMap<String, u32> {
         let mut needed = self.each_quorum_for_read();
         for member in replicas.pending() {

@@ -439,7 +439,7 @@ pub struct Framed<'a> {
 /// Reads one frame that [`encode_frame`] made, with nothing after it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the fault.
 pub fn decode_frame(bytes: &[u8]) -> Result<Framed<'_>, &'static str> {
     match read_entry(bytes)? {
         Frame::Entry { framed, after: [] } => Ok(framed),

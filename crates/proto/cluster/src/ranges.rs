@@ -160,7 +160,7 @@ pub struct Movement {
     /// How many of the replicas in the new owner's datacenter (the first ones of `from`), the loser
     /// left out, hold together every write that a local quorum acknowledged.
     pub local_quorum: usize,
-    /// As `local_quorum`, over all datacenters.
+    /// Like `local_quorum`, over all datacenters.
     pub quorum: usize,
     /// How many of `from` stand in the new owner's datacenter; all with `SimpleStrategy`.
     pub local: usize,

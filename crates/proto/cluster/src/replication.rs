@@ -42,7 +42,7 @@ pub struct Unavailable {
 /// A consistency level that this kind of request does not take.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplicationError {
-    /// As Cassandra words it.
+    /// Message in Cassandra's words.
     #[error("{0}")]
     Invalid(String),
     /// Not enough replicas.
@@ -66,7 +66,7 @@ pub fn replication_of(keyspace: &Keyspace) -> Replication {
     replication_of_params(&keyspace.params)
 }
 
-/// As [`replication_of`], of a keyspace's options.
+/// Like [`replication_of`], for a keyspace's options.
 pub fn replication_of_params(params: &KeyspaceParams) -> Replication {
     let map = &params.replication;
     let class = map.get("class").map_or("", String::as_str);

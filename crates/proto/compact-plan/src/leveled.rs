@@ -203,7 +203,7 @@ fn from_level_0<'a>(
         let below = overlapping(&inputs, level_1);
         let alone = below.is_empty() && inputs.len() == 1;
         if alone && !options.single_uplevel {
-            // As there: a single file is not rewritten only to be called level 1.
+            // Like Cassandra: a single file is not rewritten only to be called level 1.
             return None;
         }
         inputs.extend(below);

@@ -67,8 +67,8 @@ const SPLIT_BYTES_MIN: u64 = 50_000_000;
 /// Most outputs of it. Source: the same.
 const SPLIT_OUTPUTS_MAX: usize = 20;
 
-/// As [`major`], and size-tiered outputs are cut into several: one with half of the data, the next
-/// with half of the rest and so on. The other strategies cut as they do always.
+/// Like [`major`], but cuts size-tiered outputs into several: one with half of the data, the next
+/// with half of the rest and so on. The other strategies cut as always.
 pub fn major_split(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let mut plans = major(options, state);
     if options.strategy == Strategy::SizeTiered {

@@ -133,7 +133,7 @@ fn is_true(options: &BTreeMap<String, String>, name: &str) -> bool {
     options.get(name).is_some_and(|v| v.eq_ignore_ascii_case("true"))
 }
 
-/// As [`leveled`], but the thresholds.
+/// Like [`leveled`], for the thresholds.
 fn size_tiered(strategy: Strategy, options: &BTreeMap<String, String>) -> SizeTieredOptions {
     let number = |name: &str| options.get(name).and_then(|v| number::double(v));
     let default = SizeTieredOptions::default();
@@ -159,7 +159,7 @@ fn size_tiered(strategy: Strategy, options: &BTreeMap<String, String>) -> SizeTi
     }
 }
 
-/// As [`leveled`], but the use of overlapping files.
+/// Like [`leveled`], for the use of overlapping files.
 fn tombstones(strategy: Strategy, options: &BTreeMap<String, String>) -> TombstoneOptions {
     let default = TombstoneOptions::default();
     let threshold = options.get("tombstone_threshold").and_then(|v| number::double(v));
@@ -194,7 +194,7 @@ fn leveled(options: &BTreeMap<String, String>) -> LeveledOptions {
     }
 }
 
-/// As [`leveled`].
+/// See [`leveled`].
 fn time_window(options: &BTreeMap<String, String>) -> TimeWindowOptions {
     let text = |name: &str| options.get(name).map_or("", String::as_str);
     let unit = match text("compaction_window_unit") {
@@ -219,7 +219,7 @@ fn ticks_per_second(options: &BTreeMap<String, String>) -> i64 {
     }
 }
 
-/// As [`leveled`]. Windows of date-tiered compaction begin with `base_time_seconds`.
+/// Like [`leveled`]. Windows of date-tiered compaction begin with `base_time_seconds`.
 /// `min_threshold` of them are merged into one, up to `max_window_size_seconds`. The result has the
 /// longest of these windows.
 fn date_tiered(options: &BTreeMap<String, String>, min_threshold: u32) -> TimeWindowOptions {
@@ -243,7 +243,7 @@ fn date_tiered(options: &BTreeMap<String, String>, min_threshold: u32) -> TimeWi
     }
 }
 
-/// As [`leveled`].
+/// See [`leveled`].
 fn incremental(options: &BTreeMap<String, String>) -> IncrementalOptions {
     let default = IncrementalOptions::default();
     let size = options.get("sstable_size_in_mb").and_then(|v| number::int(v));
@@ -255,7 +255,7 @@ fn incremental(options: &BTreeMap<String, String>) -> IncrementalOptions {
     }
 }
 
-/// As [`leveled`].
+/// See [`leveled`].
 fn cluster_key(options: &BTreeMap<String, String>) -> ClusterKeyOptions {
     let int = |name: &str| {
         let value = options.get(name).and_then(|v| number::int(v));
@@ -272,7 +272,7 @@ fn cluster_key(options: &BTreeMap<String, String>) -> ClusterKeyOptions {
     ClusterKeyOptions { rule, windows: None }
 }
 
-/// As [`leveled`].
+/// See [`leveled`].
 fn unified(options: &BTreeMap<String, String>) -> UnifiedOptions {
     let default = UnifiedOptions::default();
     let get = |name: &str| options.get(name).map(String::as_str);

@@ -38,7 +38,7 @@ pub enum Workload {
     Insert,
     /// The same keys repeatedly, each as often as the others.
     Overwrite,
-    /// As many deletions as insertions, of keys of any age.
+    /// Equal numbers of deletions and insertions, the deletions of keys of any age.
     Delete,
     /// Every key once, each with a time to live: a time series.
     Expiring,
@@ -411,7 +411,7 @@ pub fn compared() -> Vec<(&'static str, CompactionOptions)> {
         crate::parse_options(class.into_iter().chain(more.iter().copied())).unwrap_or_default()
     };
     let window = [("compaction_window_unit", "HOURS"), ("compaction_window_size", "4")];
-    // As many keys as are inserted in such a window.
+    // The number of keys that are inserted in such a window.
     let keys = [("compaction_window_unit", "THOUSANDS"), ("compaction_window_size", "12")];
     let key = Some(("k", "bigint"));
     vec![

@@ -276,7 +276,7 @@ pub(crate) fn major(
     files: &[&SstableInfo],
     state: &TableState<'_>,
 ) -> Plan {
-    // As there: what has no token in common is compacted apart.
+    // Like Cassandra: files without a common token are compacted apart.
     Plan { cut: cut(options, files), apart: true, ..plan(files, state, tombstones, Reason::Major) }
 }
 

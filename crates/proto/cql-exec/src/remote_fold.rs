@@ -41,7 +41,7 @@ const END_INCLUSIVE: u8 = 8;
 /// The statement that a fold is planned from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShippedText<'a> {
-    /// As the client wrote it.
+    /// Text of the statement, as the client wrote it.
     pub text: &'a str,
     /// Default keyspace of unqualified names.
     pub keyspace: Option<&'a str>,

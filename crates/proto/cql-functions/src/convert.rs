@@ -68,7 +68,7 @@ fn token(
 /// Form of a serialised partition key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
-    /// As the value of its only column.
+    /// The value of its only column.
     OneColumn,
     /// Each component with its length and an end byte.
     Composite,

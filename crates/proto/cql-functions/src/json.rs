@@ -55,7 +55,7 @@ impl Json {
     }
 }
 
-/// As Java's `toString`: `{a=1, b=[x, y]}`.
+/// Formats like Java's `toString`: `{a=1, b=[x, y]}`.
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -73,7 +73,7 @@ fn millis_of(ty: &CqlType, bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// As [`millis_of`]. `min_timeuuid` of times that a timeuuid has no room for gives UUIDs of other
+/// Like [`millis_of`]. `min_timeuuid` of times that a timeuuid has no room for gives UUIDs of other
 /// versions, which are refused here.
 fn checked_millis(ty: &CqlType, bytes: &[u8]) -> Result<Option<i64>, PlanError> {
     let millis = millis_of(ty, bytes);

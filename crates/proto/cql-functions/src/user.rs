@@ -101,7 +101,7 @@ impl Callable {
         result.map_err(|error| failure(&self.definition, &error.to_string()))
     }
 
-    /// As [`Callable::call`]; an empty value of a type that gives it no meaning is null.
+    /// Like [`Callable::call`]; an empty value of a type that gives it no meaning is null.
     pub fn call_with_empties(
         &self,
         args: &Args<'_>,
@@ -287,7 +287,7 @@ impl UserFunctions {
     /// An aggregate of a keyspace with the code of its functions.
     ///
     /// # Errors
-    /// As [`UserFunctions::callable`]; one of its functions was dropped.
+    /// Those of [`UserFunctions::callable`]; one of its functions was dropped.
     pub fn aggregate(
         &self,
         keyspace: &Keyspace,

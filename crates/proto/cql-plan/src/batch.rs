@@ -91,7 +91,7 @@ impl BatchPlan {
         self.statements.iter().any(ModifyPlan::is_counter)
     }
 
-    /// As [`ModifyPlan::takes_detour`], of one of the statements.
+    /// Returns true if [`ModifyPlan::takes_detour`] holds for one of the statements.
     pub fn takes_detour(&self) -> bool {
         self.statements.iter().any(ModifyPlan::takes_detour)
     }
@@ -123,7 +123,7 @@ impl BatchPlan {
     /// Appends the encoded mutations to `out`.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`]; a batch that is too large.
+    /// Those of [`ModifyPlan::bind`]; a batch that is too large.
     pub fn bind(
         &self,
         values: &[BoundValue<'_>],
@@ -134,10 +134,10 @@ impl BatchPlan {
         self.bind_found(values, options, limits, &FoundLists::default(), out)
     }
 
-    /// As [`BatchPlan::bind`], with the lists that [`BatchPlan::list_reads`] asked for.
+    /// Like [`BatchPlan::bind`], with the lists that [`BatchPlan::list_reads`] asked for.
     ///
     /// # Errors
-    /// As [`BatchPlan::bind`]; a list element that does not exist.
+    /// Those of [`BatchPlan::bind`]; a list element that does not exist.
     pub fn bind_found(
         &self,
         values: &[BoundValue<'_>],
@@ -177,7 +177,7 @@ fn check_no_virtual(kind: BatchKind, statements: &[ModifyPlan]) -> Result<(), Pl
 /// Plans BEGIN BATCH.
 ///
 /// # Errors
-/// As Cassandra's `BatchStatement.validate`, and those of the statements.
+/// Those of Cassandra's `BatchStatement.validate`, and those of the statements.
 pub(crate) fn plan_batch(
     batch: &Batch,
     cx: &PlanContext<'_>,
@@ -224,7 +224,7 @@ pub(crate) fn plan_batch(
 /// are planned.
 ///
 /// # Errors
-/// As Cassandra's `BatchStatement.validate`.
+/// Those of Cassandra's `BatchStatement.validate`.
 pub fn check_conditional_batch<'p>(
     kind: BatchKind,
     statements: impl IntoIterator<Item = &'p ModifyPlan>,
@@ -274,7 +274,7 @@ pub(crate) fn check_kind(
 /// table and partition to `out`.
 ///
 /// # Errors
-/// As [`ModifyPlan::bind`]; a statement with IF; a batch of several partitions over
+/// Those of [`ModifyPlan::bind`]; a statement with IF; a batch of several partitions over
 /// [`PlanLimits::batch_bytes_fail`]. `out` is unchanged then.
 pub fn bind_batch(
     kind: BatchKind,
@@ -286,10 +286,10 @@ pub fn bind_batch(
     bind_batch_found(kind, statements, options, limits, &FoundLists::default(), out)
 }
 
-/// As [`bind_batch`], with the lists that the statements' [`ModifyPlan::list_reads`] asked for.
+/// Like [`bind_batch`], with the lists that the statements' [`ModifyPlan::list_reads`] asked for.
 ///
 /// # Errors
-/// As [`bind_batch`]; a list element that does not exist.
+/// Those of [`bind_batch`]; a list element that does not exist.
 pub fn bind_batch_found(
     kind: BatchKind,
     statements: &[(&ModifyPlan, &[BoundValue<'_>])],

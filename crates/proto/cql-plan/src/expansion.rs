@@ -73,10 +73,10 @@ impl WriteSize {
         )))
     }
 
-    /// As [`WriteSize::add`] of one row or range.
+    /// Like [`WriteSize::add`], for one row or range.
     ///
     /// # Errors
-    /// As [`WriteSize::add`].
+    /// Those of [`WriteSize::add`].
     pub(crate) fn add_row(&mut self, clustering: usize, content: usize) -> Result<(), PlanError> {
         self.add(clustering.saturating_add(content).saturating_add(ROW_OVERHEAD), 1)
     }

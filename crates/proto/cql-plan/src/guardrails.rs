@@ -334,7 +334,7 @@ impl Watch {
     /// ALLOW FILTERING is used.
     ///
     /// # Errors
-    /// As all of these: it is refused.
+    /// The guardrail refuses it; the same holds for all checks below.
     pub fn allow_filtering(&self) -> Checked {
         let rail = ("allow_filtering", Some(FILTERING));
         self.ensure(rail, self.rails.allow_filtering, "Querying with ALLOW FILTERING")

@@ -638,7 +638,7 @@ mod tests {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
         };
         let default = default_compaction(&map(&given)).unwrap();
-        // As a 5.0.9 shows it: no thresholds, the class with its package.
+        // Output of a Cassandra 5.0.9: no thresholds, the class with its package.
         let full = "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy";
         assert_eq!(default, map(&[("class", full), ("scaling_parameters", "T4")]));
         let of = |with: &str| {

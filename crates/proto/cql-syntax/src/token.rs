@@ -234,7 +234,7 @@ impl Tok {
         keyword_of(packed(word))
     }
 
-    /// As [`Tok::of_word`], of the first `len` bytes of a text.
+    /// Like [`Tok::of_word`], for the first `len` bytes of a text.
     #[inline]
     pub(crate) fn of_first(text: &[u8], len: usize) -> Tok {
         match text.first_chunk::<16>() {

@@ -251,11 +251,11 @@ impl<'o> ResponseFrame<'o> {
         Ok(self.out.len().saturating_sub(self.start))
     }
 
-    /// As [`ResponseFrame::finish`], with a body compressed for v3 or v4. `scratch` is working memory that the
-    /// connection keeps; its content does not matter.
+    /// Like [`ResponseFrame::finish`], with a body compressed for v3 or v4. `scratch` is working
+    /// memory that the connection keeps; its content does not matter.
     ///
     /// # Errors
-    /// As [`ResponseFrame::finish`], and `Compression`.
+    /// Those of [`ResponseFrame::finish`], and `Compression`.
     pub fn finish_compressed(
         self,
         compression: Compression,

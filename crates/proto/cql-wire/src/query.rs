@@ -120,7 +120,7 @@ impl<'a> BoundValues<'a> {
         Ok(())
     }
 
-    /// As [`BoundValues::encode`] for BATCH, whose values cannot be named.
+    /// Like [`BoundValues::encode`] for BATCH, whose values cannot be named.
     pub(crate) fn encode_positional(
         &self,
         version: ProtocolVersion,
@@ -181,7 +181,7 @@ impl ValueList {
     /// Adds a value by the name of its marker. A list is positional or named, by its first value.
     ///
     /// # Errors
-    /// As [`ValueList::push`].
+    /// Those of [`ValueList::push`].
     pub fn push_named(&mut self, name: &str, value: BoundValue<'_>) -> Result<()> {
         self.add(Some(name), value)
     }

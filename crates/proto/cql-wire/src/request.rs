@@ -81,7 +81,7 @@ pub struct Batch<'a> {
 /// Statement of a batch: text or id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchQuery<'a> {
-    /// As text.
+    /// The statement's text.
     Text(&'a str),
     /// By id from PREPARED.
     Prepared(&'a [u8]),

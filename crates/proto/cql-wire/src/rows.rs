@@ -157,7 +157,8 @@ impl<'o> RowsEncoder<'o> {
         Ok(self.frame)
     }
 
-    /// As [`RowsEncoder::into_frame`], and finishes the frame without compression. Returns its bytes.
+    /// Like [`RowsEncoder::into_frame`], and finishes the frame without compression. Returns its
+    /// bytes.
     ///
     /// # Errors
     /// `TooLong`.

@@ -49,7 +49,7 @@ impl ProtocolVersion {
         }
     }
 
-    /// As SUPPORTED lists it under `PROTOCOL_VERSIONS`, e.g. `5/v5`.
+    /// Returns the name that SUPPORTED lists under `PROTOCOL_VERSIONS`, e.g. `5/v5`.
     pub const fn name(self) -> &'static str {
         match self {
             ProtocolVersion::V3 => "3/v3",

@@ -167,7 +167,7 @@ impl Gossip {
         })
     }
 
-    /// As [`Gossip::peer_at`] without the suspicion.
+    /// Like [`Gossip::peer_at`], without the suspicion.
     pub fn peer(&self, host: HostId) -> Option<PeerView<'_>> {
         self.peer_at(host, Instant::ZERO)
     }

@@ -165,7 +165,7 @@ impl World {
         self.nodes[node].process += 1;
     }
 
-    /// As SIGSTOP: its messages and ticks wait.
+    /// Pauses a node, like SIGSTOP: its messages and ticks wait.
     pub(crate) fn pause(&mut self, node: usize, duration: Duration) {
         self.nodes[node].paused_until = self.now + duration;
     }

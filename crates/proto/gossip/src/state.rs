@@ -29,7 +29,7 @@ pub enum DiskUsage {
 }
 
 impl DiskUsage {
-    /// As Cassandra's gossip names it.
+    /// Returns the name in Cassandra's gossip.
     pub fn name(self) -> &'static str {
         match self {
             DiskUsage::NotAvailable => "NOT_AVAILABLE",

@@ -312,7 +312,7 @@ impl FrameDecoder {
     /// Returns the total length of the frame at the start of `input`, once its header has arrived.
     ///
     /// # Errors
-    /// As [`FrameDecoder::next`].
+    /// Those of [`FrameDecoder::next`].
     pub fn needed(&self, input: &[u8]) -> Result<Option<usize>, FrameError> {
         Ok(self.header(input)?.map(|raw| HEADER_BYTES.saturating_add(raw.length)))
     }

@@ -163,7 +163,7 @@ impl ScanRequest<'_> {
         Ok(ScanRequest { shard, shards, limits, left_out, command, further, work, state })
     }
 
-    /// As [`ReadRequest::check_slices`].
+    /// See [`ReadRequest::check_slices`].
     pub fn check_slices(&self, comparator: &data::clustering::ClusteringComparator) -> bool {
         let ScanRequest { limits, command, .. } = self;
         let read = ReadRequest { digest: false, limits: *limits, command: command.clone() };

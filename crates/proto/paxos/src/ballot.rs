@@ -96,7 +96,7 @@ impl Ballot {
         self == Ballot::ZERO
     }
 
-    /// As a version-1 UUID (`timeuuid`), Cassandra's layout.
+    /// Returns the ballot as a version-1 UUID (`timeuuid`), in Cassandra's layout.
     pub fn to_uuid(self) -> Uuid {
         let tenths = match self.scope {
             Scope::None => 0,

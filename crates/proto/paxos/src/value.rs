@@ -20,7 +20,7 @@ pub struct Accepted<V> {
 pub struct Commit<V> {
     /// Ballot of the round in which a quorum accepted it.
     pub ballot: Ballot,
-    /// As in [`Accepted::origin`].
+    /// See [`Accepted::origin`].
     pub origin: Ballot,
     /// The encoded mutation. `None`: pruned after every replica had applied it; such a commit and
     /// all before it need no repair.

@@ -247,17 +247,17 @@ impl Prunes {
 /// The parts of a message that need not be owned to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageRef<'a, V> {
-    /// As in [`Message`].
+    /// See [`Message`].
     pub table: TableId,
     /// At most 65535 bytes.
     pub key: &'a [u8],
-    /// As in [`Message`].
+    /// See [`Message`].
     pub epoch: Epoch,
-    /// As in [`Message`].
+    /// See [`Message`].
     pub electorate: &'a Electorate,
-    /// As in [`Message`].
+    /// See [`Message`].
     pub request: &'a Request<V>,
-    /// As in [`Message`].
+    /// See [`Message`].
     pub read: &'a [u8],
 }
 

@@ -160,7 +160,7 @@ impl BatchRequest {
         self.phase == Phase::Finished
     }
 
-    /// As [`WriteRequest::is_everywhere`], of all mutations.
+    /// Returns true if [`WriteRequest::is_everywhere`] holds for all mutations.
     pub fn is_everywhere(&self) -> bool {
         self.mutations.iter().all(WriteRequest::is_everywhere)
     }
@@ -217,7 +217,7 @@ impl BatchRequest {
             return self.fail(error, out);
         }
         if self.is_logged && self.log.is_empty() {
-            // As Cassandra: a log without nodes needs two.
+            // Like Cassandra: a log without nodes needs two.
             let consistency = Consistency::Two;
             return self
                 .fail(RequestError::Unavailable { consistency, required: 2, alive: 0 }, out);

@@ -270,7 +270,7 @@ impl WritePlan {
             return Ok(());
         };
         let consistency = self.consistency;
-        // As Cassandra words it: a LOCAL_ONE needs 1, whatever is pending.
+        // Cassandra's words: a LOCAL_ONE needs 1, whatever is pending.
         let required = if consistency == Consistency::LocalOne { 1 } else { required };
         let alive = alive.min(required.saturating_sub(1));
         Err(self.need.unavailable(consistency, datacenter, required, alive))
@@ -429,7 +429,7 @@ impl ReadPlan {
                     count(natural),
                 );
             }
-            // As of a write, for which the pending ones count on top.
+            // Counts as for a write, where the pending replicas are added to the level's number.
             let required = n + self.replicas.which(|r| r.pending && here(r)).len().max(1);
             let alive = self.replicas.count_in(all, here).min(required - 1);
             let (required, alive) = (count(required), count(alive));

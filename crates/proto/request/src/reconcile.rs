@@ -133,7 +133,7 @@ fn merge<'p>(
         debug_assert_eq!(flow, PageFlow::Continue);
         let Some(cut) = stop.take_if(|_| is_end) else { continue };
         if writer.live_in_partition() >= command.rows_per_partition {
-            // As many rows as are wanted of it: the cut is where it should be.
+            // The partition has all the rows that are wanted of it: the cut is correct.
             writer.mark_cut();
             continue;
         }

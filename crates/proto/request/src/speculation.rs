@@ -99,7 +99,7 @@ impl SpeculativeRetry {
     /// Reads a policy, whatever its case.
     ///
     /// # Errors
-    /// As Cassandra words them.
+    /// Errors in Cassandra's words.
     pub fn parse(text: &str) -> Result<SpeculativeRetry, SpeculationError> {
         let upper = text.to_ascii_uppercase();
         match upper.as_str() {

@@ -240,7 +240,7 @@ impl RequestError {
         RequestError::ReadFailure { consistency, received, block_for, failures, data_present }
     }
 
-    /// As [`RequestError::read`], of a write.
+    /// Like [`RequestError::read`], for a write.
     pub(crate) fn write(
         consistency: Consistency,
         received: u32,

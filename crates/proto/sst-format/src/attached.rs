@@ -84,7 +84,7 @@ pub enum Lifecycle {
     Essential,
     /// Can be rebuilt from the rows: a file set that lost it is served, and names it. Streamed with the file.
     Derived,
-    /// As `Derived`, of this node only: not streamed, the receiver builds its own.
+    /// Like `Derived`, but of this node only: not streamed, the receiver builds its own.
     Local,
 }
 

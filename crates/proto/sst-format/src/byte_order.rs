@@ -505,7 +505,7 @@ mod tests {
         }
     }
 
-    /// As `asComparableBytes` of a Cassandra 5.0.9 gives them.
+    /// Results of `asComparableBytes` of a Cassandra 5.0.9.
     #[test]
     fn values_of_class_types_have_cassandras_forms() {
         let check = |name: &str, value: &str, form: &str| {

@@ -19,7 +19,7 @@ const CHECKSUM_BLOCK_U32: u32 = 64 * 1024;
 const MAGIC: &[u8; 8] = b"HLNSCRC1";
 /// Version of lists without a binding, of files that are in no run; read only.
 const CHECKSUMS_VERSION_UNBOUND: u16 = 1;
-/// As 1, with the run after the tokens; read only.
+/// Like version 1, with the run after the tokens; read only.
 const CHECKSUMS_VERSION_UNBOUND_RUN: u16 = 2;
 /// Version that is written: with a [`Binding`].
 pub const CHECKSUMS_VERSION: u16 = 3;

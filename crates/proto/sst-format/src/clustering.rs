@@ -212,7 +212,7 @@ fn encode_usual_values(
 /// Reads the count and values of a bound whose kind was read, into `out` (emptied first).
 ///
 /// # Errors
-/// As [`decode_values`].
+/// Those of [`decode_values`].
 pub fn decode_bound_values(
     r: &mut Reader<'_>,
     lengths: &ClusteringLengths,
@@ -226,7 +226,7 @@ pub fn decode_bound_values(
 /// Appends kind, count and values of a bound.
 ///
 /// # Errors
-/// As [`encode_values`].
+/// Those of [`encode_values`].
 pub fn encode_bound(
     kind: PrefixKind,
     prefix: &[u8],
@@ -252,7 +252,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// As a position. A row's clustering is the position just before it.
+    /// Returns the prefix as a position. A row's clustering is the position just before it.
     pub fn bound(&self) -> BoundRef<'_> {
         BoundRef { prefix: &self.values, after: self.kind.is_after() }
     }
@@ -280,7 +280,7 @@ impl Prefix {
     /// Appends it.
     ///
     /// # Errors
-    /// As [`encode_values`].
+    /// Those of [`encode_values`].
     pub fn encode(&self, lengths: &ClusteringLengths, out: &mut Vec<u8>) -> Result<()> {
         if self.kind != PrefixKind::Clustering {
             return encode_bound(self.kind, &self.values, lengths, out);

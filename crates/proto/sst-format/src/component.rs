@@ -127,7 +127,7 @@ impl UuidName {
         (well_formed && text.len() == Self::LENGTH).then_some(UuidName(bytes))
     }
 
-    /// As in the file name.
+    /// Returns the text, as in the file name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
@@ -190,7 +190,7 @@ impl Descriptor {
         Some((descriptor, Component::from_file_name(component)?))
     }
 
-    /// As [`Descriptor::parse`], with the rest after the format's name as component.
+    /// Like [`Descriptor::parse`], but returns the rest after the format's name as the component.
     pub fn parse_any(file_name: &str) -> Option<(Descriptor, &str)> {
         let (version, rest) = file_name.split_once('-')?;
         let version = Version::from_letters(version)?;

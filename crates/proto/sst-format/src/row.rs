@@ -235,7 +235,7 @@ fn row_before<'a>(
     rest.get(size..)
 }
 
-/// As [`decode_head`], for rows of any form.
+/// Like [`decode_head`], for rows of any form.
 pub(crate) fn decode_any_head(
     schema: &ReadSchema,
     bytes: &[u8],
@@ -425,7 +425,7 @@ fn decode_usual_row(
     rest.is_empty().then_some(())
 }
 
-/// As [`decode_row`], for rows of any form.
+/// Like [`decode_row`], for rows of any form.
 pub(crate) fn decode_any_row<'s>(
     schema: &ReadSchema,
     columns: &ReadColumns,

@@ -147,7 +147,7 @@ fn put_times(
     flags
 }
 
-/// As [`encode_row`], for rows of any form.
+/// Like [`encode_row`], for rows of any form.
 pub(crate) fn encode_any_row(
     schema: &WriteSchema,
     kind: RowKind<'_>,

@@ -537,7 +537,7 @@ impl Statistics {
     /// program that rewrites the level may serialise it in another form.
     ///
     /// # Errors
-    /// As [`Statistics::decode`].
+    /// Those of [`Statistics::decode`].
     pub fn identity(bytes: &[u8], version: Version) -> Result<u32> {
         let [validation, _, stats, header] = Statistics::parts(bytes, version)?;
         let (_, Changing { level, repair, end }) =

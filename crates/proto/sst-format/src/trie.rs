@@ -349,7 +349,7 @@ impl Path {
     /// The place with a payload before this one.
     ///
     /// # Errors
-    /// As [`Path::next`].
+    /// Those of [`Path::next`].
     pub fn previous<P: Pages + ?Sized>(&mut self, pages: &P) -> Result<(), Stop> {
         let mut path = self.clone();
         loop {

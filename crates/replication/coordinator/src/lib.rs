@@ -244,7 +244,7 @@ impl Coordinator {
     /// Applies a mutation on the shard that owns it and waits until it may be acknowledged.
     ///
     /// # Errors
-    /// As [`Local::apply`].
+    /// Those of [`Local::apply`].
     pub async fn apply(&self, mutation: ReplicaMutation, origin: Origin) -> Result<(), StoreError> {
         self.local.apply(mutation, origin).await
     }
@@ -252,7 +252,7 @@ impl Coordinator {
     /// Applies mutations that all belong to another shard.
     ///
     /// # Errors
-    /// As [`Local::apply_at`].
+    /// Those of [`Local::apply_at`].
     pub async fn apply_at(
         &self,
         owner: ShardId,
@@ -265,7 +265,7 @@ impl Coordinator {
     /// Everything applied so far on this shard may be acknowledged afterwards.
     ///
     /// # Errors
-    /// As [`Store::commit`].
+    /// Those of [`Store::commit`].
     pub async fn commit(&self) -> Result<(), StoreError> {
         self.local.commit().await
     }
@@ -273,7 +273,7 @@ impl Coordinator {
     /// Reads into `sink`, from this shard or others.
     ///
     /// # Errors
-    /// As [`Local::read`].
+    /// Those of [`Local::read`].
     pub async fn read<S: RowSink>(
         &self,
         command: &ReadCommand,

@@ -67,7 +67,7 @@ pub struct ReplicatedRead {
     /// For scans without an overall deadline: the timeout of each page of each range, used instead
     /// of the deadline.
     pub page_timeout: Option<Duration>,
-    /// As of [`crate::Local::read`].
+    /// See [`crate::Local::read`].
     pub rows_wanted: usize,
     /// The limits of the statement that replicas need.
     pub limits: SelectLimits,

@@ -65,7 +65,7 @@ impl FileId {
 /// Header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// As in the file's name.
+    /// The id in the file's name.
     pub id: FileId,
     /// The node that wrote it.
     pub writer: HostId,

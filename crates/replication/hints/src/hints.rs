@@ -282,7 +282,7 @@ impl Hints {
     /// is accepted afterwards.
     ///
     /// # Errors
-    /// As [`Hints::flush`]: hints that are not on the disk are lost.
+    /// Those of [`Hints::flush`]: hints that are not on the disk are lost.
     pub async fn close(&self) -> Result<(), HintsError> {
         self.inner.state.borrow_mut().closed = true;
         self.inner.wake.notify_one();

@@ -332,7 +332,7 @@ impl<N: Shards> Acceptors<N> {
         async move { receiver.await.unwrap_or(Err(StoreError::Stopping)) }
     }
 
-    /// As [`Lwt::ask`]; must not be dropped before it is done.
+    /// Like [`Lwt::ask`]; must not be dropped before it is done.
     pub(crate) async fn ask_to_its_end(&self, ask: Ask) -> Result<Answered, StoreError> {
         let owner = ask.partition.owner(self.env().shard_map());
         if owner == self.env().rt.shard() {
@@ -346,7 +346,7 @@ impl<N: Shards> Acceptors<N> {
         }
     }
 
-    /// As [`Lwt::ask`], on the shard that owns the partition. Must not be dropped before it
+    /// Like [`Lwt::ask`], on the shard that owns the partition. Must not be dropped before it
     /// is done.
     pub(crate) async fn ask_here(&self, ask: Ask) -> Result<Answered, StoreError> {
         let store = &self.env().store;

@@ -344,7 +344,7 @@ impl<N: Shards> Lwt<N> {
         Ok(taken)
     }
 
-    /// As [`Lwt::take_over_registers`], for the present stage of the handover of a keyspace
+    /// Like [`Lwt::take_over_registers`], for the present stage of the handover of a keyspace
     /// that has got other replicas: from all old ones that are alive.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ pub enum NotForwarded {
 /// A forwarded statement for the front end.
 #[derive(Clone, Debug)]
 pub struct ForwardedStatement {
-    /// As the other front end wrote it.
+    /// The statement, as the other front end wrote it.
     pub payload: Vec<u8>,
     /// Time at which the other node aborts; the client's answer does not depend on it.
     pub deadline: Instant,
@@ -160,7 +160,7 @@ impl<N: Shards> Lwt<N> {
     ) -> Result<Vec<u8>, NotForwarded> {
         let Some(cluster) = self.cluster() else { return Err(NotForwarded::Elsewhere) };
         let ForwardTerms { table, deadline, is_write, trace } = terms;
-        // As long as the executing node may wait for the commit.
+        // The longest time that the executing node waits for the commit.
         let commit_time = cluster.parts.settings.write_request_timeout;
         let ends = match is_write {
             true => deadline.max(self.env().rt.now() + commit_time),

@@ -353,11 +353,11 @@ pub struct SerialRead {
     pub scope: Scope,
     /// When the client is answered at the latest.
     pub deadline: Instant,
-    /// As of [`CasOrder::rows_wanted`].
+    /// See [`CasOrder::rows_wanted`].
     pub rows_wanted: usize,
     /// PER PARTITION LIMIT; `u32::MAX`: none.
     pub rows_per_partition: u32,
-    /// As of [`CasOrder::trace`].
+    /// See [`CasOrder::trace`].
     pub trace: Option<Rc<RequestTrace>>,
 }
 

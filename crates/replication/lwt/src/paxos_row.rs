@@ -125,7 +125,7 @@ impl PaxosTable {
 pub(crate) struct NewestTable(RefCell<Option<(Arc<Schema>, PaxosTable)>>);
 
 impl NewestTable {
-    /// As [`PaxosTable::of`].
+    /// Like [`PaxosTable::of`], from the cache when the schema is the same.
     pub(crate) fn of(&self, schema: &Arc<Schema>) -> Option<PaxosTable> {
         let mut newest = self.0.borrow_mut();
         if let Some((known, table)) = &*newest

@@ -216,7 +216,7 @@ impl<N: Shards> Acceptors<N> {
         Ok(())
     }
 
-    /// As [`Acceptors::write_promises`], of one partition.
+    /// Like [`Acceptors::write_promises`], for one partition.
     pub(crate) fn write_promises_of(&self, partition: &Partition) -> Result<(), StoreError> {
         let acceptors = &self.inner.registers;
         let Some((table, records)) = acceptors.unwritten_of(partition) else { return Ok(()) };
@@ -252,7 +252,7 @@ impl<N: Shards> Acceptors<N> {
         Ok(newest)
     }
 
-    /// As [`Acceptors::show_promises`], of this shard.
+    /// Like [`Acceptors::show_promises`], for this shard.
     pub(crate) async fn show_own_promises(&self, raise: Ballot) -> Result<Ballot, StoreError> {
         let horizon = &self.inner.horizon;
         if raise > horizon.forgotten.get() {

@@ -35,7 +35,7 @@ pub fn acceptors<N: Shards>(lwt: &Lwt<N>) -> usize {
 /// Asks this node's acceptor of a partition, without any check of the electorate.
 ///
 /// # Errors
-/// As the acceptor's.
+/// Those of the acceptor's.
 pub async fn ask_acceptor<N: Shards>(
     lwt: &Lwt<N>,
     snapshot: &ClusterSnapshot,

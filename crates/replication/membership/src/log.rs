@@ -190,7 +190,7 @@ pub(crate) async fn write_registers(
 /// of [`cluster::Transformation::encode_entry`] for entries 1 to `epoch`.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub async fn create(
     rt: &Rt,
     work_dir: &str,

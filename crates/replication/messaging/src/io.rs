@@ -44,7 +44,7 @@ pub(crate) async fn write_out(
 /// Writes all of it.
 ///
 /// # Errors
-/// As [`write_out`].
+/// Those of [`write_out`].
 pub(crate) async fn write_whole(env: &Env, conn: &Stream, bytes: &[u8]) -> Result<(), IoError> {
     let stall = env.rt.now() + env.settings.write_stall;
     let written = env.rt.timeout(stall, conn.write_all(bytes)).await;

@@ -181,7 +181,7 @@ impl Messaging {
         self.env.dropped_log.note(verb, DroppedMessage::CrossNode(waited));
     }
 
-    /// As [`Messaging::log_dropped`], and counts it.
+    /// Like [`Messaging::log_dropped`], and counts it.
     pub fn note_dropped(&self, verb: Verb, waited: Duration) {
         self.env.dropped(verb, DroppedMessage::CrossNode(waited));
     }

@@ -36,7 +36,7 @@ pub struct RepairDetails {
 pub struct SessionDetails {
     /// A time UUID when there is who makes them.
     pub id: Uuid,
-    /// As `(1,2]`.
+    /// Ranges in the form `(1,2]`.
     pub ranges: Vec<String>,
     /// The other replicas.
     pub participants: Vec<SocketAddr>,

@@ -48,7 +48,7 @@ pub struct RepairLine {
     pub number: u64,
     /// When.
     pub at: WallMicros,
-    /// As `nodetool repair` prints it after the time.
+    /// Text that `nodetool repair` prints after the time.
     pub text: String,
 }
 

@@ -59,9 +59,9 @@ pub struct ParticipationDetails {
     pub id: Uuid,
     /// The coordinating node.
     pub initiator: SocketAddr,
-    /// As `ks.t`; tables that are dropped are left out.
+    /// Names in the form `ks.t`; dropped tables are left out.
     pub tables: Vec<String>,
-    /// As `(1,2]`.
+    /// Ranges in the form `(1,2]`.
     pub ranges: Vec<String>,
     /// Only data that no repair has covered is compared.
     pub incremental: bool,
@@ -86,7 +86,7 @@ pub struct ValidationDetails {
     pub session: Uuid,
     /// Keyspace and name of the table; `None`: it is dropped.
     pub table: Option<(String, String)>,
-    /// As `(1,2]`.
+    /// Ranges in the form `(1,2]`.
     pub ranges: Vec<String>,
     /// Partitions and their bytes that the files of the node have in the ranges; 0: not known.
     pub estimated: (u64, u64),

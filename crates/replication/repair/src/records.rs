@@ -59,7 +59,7 @@ pub enum RepairRecord {
     },
     /// It has ended.
     RangeEnded {
-        /// As at its beginning.
+        /// The id that the record of its beginning has.
         id: Uuid,
         /// Keyspace.
         keyspace: String,

@@ -123,7 +123,7 @@ pub enum Preview {
 }
 
 impl Preview {
-    /// As Cassandra's `PreviewKind` names it.
+    /// Returns the name of Cassandra's `PreviewKind`.
     pub fn name(self) -> &'static str {
         match self {
             Preview::None => "NONE",

@@ -46,7 +46,7 @@ impl Position {
         }
     }
 
-    /// As [`Position::of`], for a table without clustering columns: a partition has nothing after
+    /// Like [`Position::of`], for a table without clustering columns: a partition has nothing after
     /// its row.
     pub fn of_whole_partition(end: &PageEnd<'_>) -> Option<Position> {
         Position::of(end).map(|position| Position { clustering: None, ..position })

@@ -229,7 +229,7 @@ pub struct Close {
     pub session: Uuid,
     /// The table.
     pub table: TableId,
-    /// As in [`Open`].
+    /// See [`Open`].
     pub ranges: Vec<(Token, Token)>,
 }
 

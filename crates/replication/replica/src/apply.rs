@@ -136,7 +136,7 @@ impl Replica {
     /// Waits for room, at most `room_wait_max` of the store's options.
     ///
     /// # Errors
-    /// As [`Store::wait_for_room`].
+    /// Those of [`Store::wait_for_room`].
     pub async fn wait_for_room(&self) -> Result<Admitted, StoreError> {
         self.store.writer().wait_for_room().await?;
         Ok(Admitted(()))
@@ -146,7 +146,7 @@ impl Replica {
     /// [`Store::commit`].
     ///
     /// # Errors
-    /// As [`Store::apply`]; nothing was applied then.
+    /// Those of [`Store::apply`]; nothing was applied then.
     #[inline]
     pub fn apply<B: AsRef<[u8]>>(
         &self,
@@ -165,7 +165,7 @@ impl Replica {
     /// Both, for one mutation.
     ///
     /// # Errors
-    /// As [`Replica::admit`] and [`Replica::apply`].
+    /// Those of [`Replica::admit`] and [`Replica::apply`].
     pub fn admit_and_apply<B: AsRef<[u8]>>(
         &self,
         mutation: &ReplicaMutation<B>,

@@ -84,8 +84,8 @@ impl ClusterView {
         self.topologies.borrow_mut().of_table(snapshot, table)
     }
 
-    /// As [`ClusterView::topology`], of those that vote on the table's conditional statements: others than
-    /// its replicas while these are handed over.
+    /// Like [`ClusterView::topology`], for the voters of the table's conditional statements. They
+    /// differ from its replicas during a handover.
     pub fn serial_topology(
         &self,
         snapshot: &ClusterSnapshot,

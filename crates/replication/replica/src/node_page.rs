@@ -69,7 +69,7 @@ impl<'a> NodeRead<'a> {
     /// Reads it.
     ///
     /// # Errors
-    /// As [`crate::Replica::read`], of the first shard that fails.
+    /// Those of [`crate::Replica::read`], of the first shard that fails.
     pub async fn read<N: Node>(self, node: &N) -> Result<NodePage, StoreError> {
         let env = node.env();
         let (shards, own) = (env.rt.shard_count(), env.rt.shard());

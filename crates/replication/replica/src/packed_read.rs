@@ -45,7 +45,7 @@ impl PackedRead {
     /// Reads the page on this shard.
     ///
     /// # Errors
-    /// As [`store::Store::read`].
+    /// Those of [`store::Store::read`].
     pub async fn read(self, env: &Env) -> Result<PackedPage, StoreError> {
         let PackedRead { command, further, limit, work, state } = self;
         let ranges = Ranges { command: &command, further: &further };

@@ -96,7 +96,7 @@ impl Env {
         self.peer_trace_of(request.trace?, request.verb, request.from)
     }
 
-    /// As [`Env::peer_trace`], of a request that is traced with this id.
+    /// Like [`Env::peer_trace`], for a request that is traced with this id.
     #[cold]
     pub fn peer_trace_of(&self, id: Uuid, verb: Verb, from: HostId) -> Option<Rc<PeerTrace>> {
         let sink = self.peer_traces.borrow().clone()?;

@@ -176,7 +176,7 @@ impl TopologyCache {
         topology
     }
 
-    /// As [`TopologyCache::of_table`], of those that vote on the table's conditional statements.
+    /// Like [`TopologyCache::of_table`], for the voters of the table's conditional statements.
     pub fn of_table_serial(
         &mut self,
         snapshot: &ClusterSnapshot,

@@ -57,7 +57,7 @@ impl RequestTrace {
         self.note_response(cluster, host, completion.verb, &completion.result);
     }
 
-    /// As [`RequestTrace::note_answer`], of what was asked with this verb.
+    /// Like [`RequestTrace::note_answer`], for a request of this verb.
     #[cold]
     pub fn note_response<T>(
         &self,

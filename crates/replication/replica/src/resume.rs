@@ -3,8 +3,8 @@
 use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
 use data::replica_page::PageEnd;
 
-/// Moves a command behind the end of a page; false when nothing can be there. `rows` of the
-/// partition were shown before that end.
+/// Moves a command beyond the end of a page. Returns false when nothing can follow. `rows` of the
+/// partition were returned before that end.
 pub fn go_on(command: &mut ReadCommand, end: &PageEnd<'_>, rows: u32) -> bool {
     let resume = |clustering: &[u8]| {
         Some(ResumePosition { clustering: Some(clustering.to_vec()), rows_in_partition: rows })

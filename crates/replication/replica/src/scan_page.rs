@@ -54,7 +54,7 @@ pub fn encode(page: &PackedPage, state: Option<&[u8]>, out: &mut Vec<u8>) {
 /// A page of another node.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the fault.
 pub fn decode(payload: &[u8], expected: &Expected<'_>) -> Result<PackedPage, String> {
     let page = ScanPage::decode(payload).map_err(|error: DecodeError| error.to_string())?;
     let ScanPage { more, is_failed, end, cost, state, items } = page;

@@ -175,7 +175,7 @@ impl<N: Node> ReplicaReads<N> {
         })
     }
 
-    /// As Cassandra's replicas say it.
+    /// Describes the read in the words of Cassandra's replicas.
     fn describe_read(&self, command: &ReadCommand) -> String {
         let cluster = self.inner.node.env().cluster();
         let snapshot = cluster.map(|cluster| cluster.snapshot());
@@ -322,12 +322,13 @@ impl<N: Node> ReplicaReads<N> {
         Ok(self.answer_page(read, Terms { epoch, deadline }, how).await?.page)
     }
 
-    /// A page of what this node has, of about so many bytes over all shards. Where it ends depends
-    /// on the number of shards, and nothing is read that it does not show but what the shards have
-    /// behind the first one's end.
+    /// Reads a page of about so many bytes over all shards of this node. Its end depends on the
+    /// number of shards. Nothing is read that the page does not return, except the data that the
+    /// other shards have after the first one's end.
     ///
     /// # Errors
-    /// `UnknownTable`; as [`store::Store::read_replica`]. An error of the store is noted there.
+    /// `UnknownTable`; those of [`store::Store::read_replica`]. An error of the store is noted
+    /// there.
     pub async fn read_stretch(
         &self,
         snapshot: &ClusterSnapshot,

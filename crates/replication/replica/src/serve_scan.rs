@@ -1,7 +1,7 @@
 //! Scans of other coordinators, which a shard of this node filters or folds: the verb `Scan`.
 //!
-//! What is done with the rows is planned by the front end ([`ScanPlanner`]), with this node's schema. What it would
-//! plan otherwise than the coordinator, it refuses; the coordinator then reads rows.
+//! The front end ([`ScanPlanner`]) plans the work on the rows, with this node's schema. It refuses work that it
+//! would plan differently from the coordinator; the coordinator then reads rows.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -238,7 +238,7 @@ pub fn plan(
 /// Plans the fetches of `host` for the movement of another member, `moving`, that leaves.
 ///
 /// # Errors
-/// As [`plan`].
+/// Those of [`plan`].
 pub fn plan_movement(
     snapshot: &ClusterSnapshot,
     moving: HostId,
@@ -248,11 +248,11 @@ pub fn plan_movement(
     plan_lacking(snapshot, moving, host, is_alive, MayLack::Nothing).map(|plan| plan.fetches)
 }
 
-/// As [`plan_movement`], but accepts the losses that `may_lack` allows: if too few replicas of a
+/// Like [`plan_movement`], but accepts the losses that `may_lack` allows: if too few replicas of a
 /// range are alive, the plan copies it from those that are.
 ///
 /// # Errors
-/// As [`plan`]; `NoReplica` takes precedence over `TooFewReplicas`.
+/// Those of [`plan`]; `NoReplica` takes precedence over `TooFewReplicas`.
 pub fn plan_lacking(
     snapshot: &ClusterSnapshot,
     moving: HostId,
@@ -304,7 +304,7 @@ pub fn plan_lacking(
 /// Plans the fetches of `host` after a keyspace's tables have got other replicas.
 ///
 /// # Errors
-/// As [`plan`].
+/// Those of [`plan`].
 pub fn plan_inheritance(
     snapshot: &ClusterSnapshot,
     keyspace: &str,

@@ -89,13 +89,13 @@ impl Streaming {
         self.fetcher.fetch(operation, plan, progress, keep).await
     }
 
-    /// As [`Streaming::fetch`], under an id of [`Streaming::new_plan`] by which it can be aborted.
-    /// After each table `keep` is called with the table's ranges that are fetched now, in their
-    /// requested form, and is awaited. The ranges that it persists need not be fetched again after
-    /// a crash.
+    /// Like [`Streaming::fetch`], under an id of [`Streaming::new_plan`] by which it can be
+    /// aborted. After each table `keep` is called with the table's ranges that are fetched now, in
+    /// their requested form, and is awaited. The ranges that it persists need not be fetched again
+    /// after a crash.
     ///
     /// # Errors
-    /// As [`Streaming::fetch`]; `Aborted`.
+    /// Those of [`Streaming::fetch`]; `Aborted`.
     pub async fn fetch_keeping(
         &self,
         operation: Operation<'_>,
@@ -117,7 +117,7 @@ impl Streaming {
         self.source.set_rate(bytes_per_second);
     }
 
-    /// As [`Streaming::set_throughput`], of what goes to other datacenters.
+    /// Like [`Streaming::set_throughput`], for data sent to other datacenters.
     pub fn set_inter_dc_throughput(&self, bytes_per_second: u64) {
         self.source.set_inter_dc_rate(bytes_per_second);
     }

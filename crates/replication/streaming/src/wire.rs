@@ -305,7 +305,7 @@ pub struct OpenRequest {
     pub operation: String,
     /// Number of the peer's shards, for which the asked one was chosen.
     pub peer_shards: u16,
-    /// As in [`FetchRequest`].
+    /// See [`FetchRequest`].
     pub ranges: Vec<(Token, Token)>,
     /// Forms of files that are accepted verbatim.
     pub taken: TakenForms,

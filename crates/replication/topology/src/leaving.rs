@@ -161,7 +161,7 @@ impl Departure {
     /// Takes a dead node out and has its data copied from the other replicas. Shard 0 only.
     ///
     /// # Errors
-    /// As [`Departure::decommission`].
+    /// Those of [`Departure::decommission`].
     pub async fn remove_node(&self, host: HostId) -> Result<()> {
         let snapshot = self.env.membership.snapshot();
         let state = match snapshot.members.get(&host) {
@@ -226,7 +226,7 @@ impl Departure {
     /// Takes a dead node out as it is; what only it had is gone. Shard 0 only.
     ///
     /// # Errors
-    /// As [`Departure::decommission`].
+    /// Those of [`Departure::decommission`].
     pub async fn assassinate(&self, host: HostId) -> Result<()> {
         if self.env.liveness.is_alive(host) {
             return Err(format!("node {host} is alive: decommission it there"));

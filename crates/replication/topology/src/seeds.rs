@@ -25,7 +25,7 @@ pub fn ip(address: &Address) -> TopologyResult<IpAddr> {
 /// An IP address and a port.
 ///
 /// # Errors
-/// As [`ip`].
+/// Those of [`ip`].
 pub fn socket(address: &Address, port: u16) -> TopologyResult<SocketAddr> {
     Ok(SocketAddr::new(ip(address)?, port))
 }
@@ -46,7 +46,7 @@ pub(crate) fn addresses(options: &Options) -> TopologyResult<Vec<SocketAddr>> {
     read(&options.seeds, options.storage_port)
 }
 
-/// As [`addresses`], of any list.
+/// Like [`addresses`], for any list.
 pub fn read(seeds: &[String], storage_port: u16) -> TopologyResult<Vec<SocketAddr>> {
     let read = |seed: &String| {
         let text = seed.trim();

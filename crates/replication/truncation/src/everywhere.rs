@@ -108,7 +108,7 @@ impl Truncations {
         }
     }
 
-    /// As [`Truncations::progress`], from any shard.
+    /// Like [`Truncations::progress`], from any shard.
     async fn progress_of_node(
         &self,
         table: TableId,

@@ -26,7 +26,7 @@ pub enum ShardRequest {
     Progress {
         /// The table.
         table: TableId,
-        /// As of `Empty`.
+        /// The same timestamp as in `Empty`.
         at: WallMicros,
         /// Epoch of the entry of the metadata log.
         epoch: Epoch,

@@ -313,7 +313,7 @@ impl CommitLog {
     /// Writes and syncs everything appended so far, whatever the mode.
     ///
     /// # Errors
-    /// As [`CommitLog::commit`].
+    /// Those of [`CommitLog::commit`].
     pub async fn sync(&self) -> Result<(), LogError> {
         let target = self.inner.state.borrow().appended;
         self.sync_until(target).await

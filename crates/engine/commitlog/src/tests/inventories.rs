@@ -8,7 +8,7 @@ fn inventories(world: &World) -> Vec<String> {
     all.into_iter().filter(|p| p.contains(PREFIX) && !p.ends_with(".tmp")).collect()
 }
 
-/// As [`write_life`], with an end.
+/// Like [`write_life`], with an end.
 fn closed_life(world: &World, sync: SyncMode, count: u8) {
     life(world, move |rt| async move {
         let log = CommitLog::open(&rt, options(&rt, sync)).await.unwrap();

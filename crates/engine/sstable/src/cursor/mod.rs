@@ -95,7 +95,7 @@ enum State {
     StaticRow,
     /// Looking for the promoted block where the next slice begins.
     Seek,
-    /// As `Seek`, with the block known: its start and the deletion open there.
+    /// Like `Seek`, with the block known: its start and the deletion open there.
     SeekOpen { block: usize, offset: u64 },
     /// Rows, forward.
     Rows,

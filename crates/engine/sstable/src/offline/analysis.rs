@@ -73,7 +73,7 @@ impl Distribution {
         self.histogram.percentile(share).min(self.max)
     }
 
-    /// As [`Distribution::percentile`]; the bound itself, even above the largest number.
+    /// Like [`Distribution::percentile`]; the bound itself, even above the largest number.
     pub fn bucket_percentile(&self, share: f64) -> u64 {
         self.histogram.percentile(share)
     }

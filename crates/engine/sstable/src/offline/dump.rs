@@ -69,7 +69,7 @@ pub struct DumpTo<'t> {
     pub at: &'t mut dyn FnMut(u64, u64),
 }
 
-/// As [`dump_json`], as the options say.
+/// Like [`dump_json`], as the options say.
 ///
 /// # Errors
 /// `Corrupt` or `Io` of reading.

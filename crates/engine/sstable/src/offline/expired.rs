@@ -65,7 +65,7 @@ mod tests {
         };
         let (expired, other) = (file(10, 20, 99), file(30, 40, 50));
         let (old, new) = (file(20, 90, i64::MAX), file(41, 90, i64::MAX));
-        // As old as the limit: neither expired nor blocking.
+        // Exactly as old as the limit: neither expired nor blocking.
         let edge = file(0, 90, 100);
         let files = [expired, old, other, new, edge];
         let before = DeletionSeconds(100);

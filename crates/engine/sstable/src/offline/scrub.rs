@@ -166,7 +166,7 @@ pub async fn scrub(
 /// knows the numbers.
 ///
 /// # Errors
-/// As [`scrub`].
+/// Those of [`scrub`].
 pub async fn scrub_open<H: ScrubHost>(
     fs: &Fs,
     reader: &SstableReader,

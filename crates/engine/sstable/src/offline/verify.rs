@@ -48,7 +48,7 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
 /// The same; `at` is called repeatedly with the bytes done and their total.
 ///
 /// # Errors
-/// As [`verify`].
+/// Those of [`verify`].
 pub async fn verify_with(
     reader: &SstableReader,
     at: &mut dyn FnMut(u64, u64),
@@ -211,7 +211,7 @@ pub async fn verify_checksums(reader: &SstableReader) -> Result<()> {
 /// stop. Returns false if `step` did.
 ///
 /// # Errors
-/// As [`verify_checksums`].
+/// Those of [`verify_checksums`].
 pub async fn verify_checksums_with(
     reader: &SstableReader,
     step: &mut impl AsyncFnMut(u64) -> bool,
@@ -335,7 +335,7 @@ impl IndexWalk {
         }
     }
 
-    /// As many bytes from the next entry on as one request fetches.
+    /// Reads one request's worth of bytes from the next entry on.
     async fn read(&self) -> Result<Vec<u8>> {
         if !self.is_verified {
             let read = self.reader.read_raw(Component::Index, self.next, SEQUENTIAL_BYTES);

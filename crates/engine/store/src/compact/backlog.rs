@@ -168,7 +168,7 @@ impl Compactor {
                 };
                 match seen.files <= PREVIEWED_MAX {
                     true => compact_plan::preview(options, &infos.state()).iter().map(bytes).sum(),
-                    // As many as are due of the size of the first.
+                    // Estimate: the size of the first one for each compaction that is due.
                     false => compact_plan::next(options, &infos.state()).map_or(0, |plan| {
                         bytes(&plan).saturating_mul(self.pending_compactions(table).max(1))
                     }),

@@ -82,8 +82,8 @@ pub struct CompactionRecord {
     pub bytes_out: u64,
     /// Number of partitions merged from each number of inputs, ascending.
     pub merged: Vec<(u32, u64)>,
-    /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`, `Cleanup`,
-    /// `Remove deleted data`.
+    /// Kind in Cassandra's words: `Compaction`, `Major compaction`, `Tombstone Compaction`,
+    /// `Cleanup`, `Remove deleted data`.
     pub kind: &'static str,
 }
 

@@ -205,7 +205,7 @@ impl Compactor {
         Ok(collected)
     }
 
-    /// As [`Compactor::merge_into`], without the data that the shadows hide.
+    /// Like [`Compactor::merge_into`], without the data that the shadows hide.
     pub(crate) async fn merge_beside(
         &self,
         shape: &TableShape,

@@ -112,7 +112,7 @@ impl<'s> Outputs<'s> {
     /// Creates the first file. The generation in the options does not count.
     ///
     /// # Errors
-    /// As [`SstableWriter::create`].
+    /// Those of [`SstableWriter::create`].
     pub(crate) async fn open(&mut self, mut options: WriterOptions) -> Result<(), StoreError> {
         let bytes: u64 = self.inputs.iter().map(|f| f.reader.meta().data_file_length()).sum();
         let files = match &self.cut {

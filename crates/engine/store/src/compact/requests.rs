@@ -104,7 +104,7 @@ impl Compactor {
     /// The same of files that were written by then.
     ///
     /// # Errors
-    /// As [`Compactor::upgrade`].
+    /// Those of [`Compactor::upgrade`].
     pub async fn upgrade_written_by(
         &self,
         id: TableId,
@@ -213,7 +213,7 @@ impl Compactor {
     /// cut into one with half of the data, one with half of the rest, and so on.
     ///
     /// # Errors
-    /// As [`Compactor::compact_major`].
+    /// Those of [`Compactor::compact_major`].
     pub async fn compact_split(&self, id: TableId) -> Result<(), StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         self.writer.flush(Some(&[id])).await?;
@@ -230,7 +230,7 @@ impl Compactor {
     /// Skips files in a running repair. Returns how many were compacted.
     ///
     /// # Errors
-    /// As [`Compactor::compact_major`].
+    /// Those of [`Compactor::compact_major`].
     pub async fn compact_files(
         &self,
         id: TableId,
@@ -243,7 +243,7 @@ impl Compactor {
     /// [`Compactor::compact_files`]. Nothing is flushed before.
     ///
     /// # Errors
-    /// As [`Compactor::compact_major`].
+    /// Those of [`Compactor::compact_major`].
     pub async fn compact_ranges(
         &self,
         id: TableId,
@@ -260,7 +260,7 @@ impl Compactor {
     /// Compacts the files of this shard that may have a partition, as [`Compactor::compact_files`].
     ///
     /// # Errors
-    /// As [`Compactor::compact_major`].
+    /// Those of [`Compactor::compact_major`].
     pub async fn compact_partition(&self, id: TableId, key: &[u8]) -> Result<u64, StoreError> {
         let (token, hash) = (codec::token_of(key), codec::hash_key(key));
         if self.env.options.shard_map.shard_of(id, token) != self.env.rt.shard() {
@@ -280,7 +280,7 @@ impl Compactor {
     /// Cassandra.
     ///
     /// # Errors
-    /// As [`Compactor::compact_major`].
+    /// Those of [`Compactor::compact_major`].
     pub async fn compact_ageless(&self, id: TableId, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
         let (map, own) = (self.env.options.shard_map, self.env.rt.shard());
         let wanted: Vec<(Token, codec::KeyHash)> = keys

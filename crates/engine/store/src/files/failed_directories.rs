@@ -56,7 +56,7 @@ impl Files {
         self.directories.gone.borrow_mut().push(directory.clone());
         for table in self.tables.all_tables() {
             table.has_directory.set(false);
-            // As for a file that a start may find: see `TableState::orphans`.
+            // A start may find files of this table: see `TableState::orphans`.
             let sentinel = table.in_flight(self.next_generation(&table));
             table.orphans.borrow_mut().push(sentinel);
         }

@@ -38,7 +38,7 @@ pub(crate) fn unknown_lines() -> String {
 /// Reads the lines of a mark of at most `max` bytes. `None`: there is no such file.
 ///
 /// # Errors
-/// What is wrong with the file.
+/// A description of the file's fault.
 pub(crate) async fn read_lines(
     fs: &Fs,
     form: SmallForm,

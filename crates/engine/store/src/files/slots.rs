@@ -299,7 +299,7 @@ pub struct CompactionProgress {
     pub inputs: usize,
     /// Why it runs.
     pub reason: String,
-    /// As Cassandra names it: see [`CompactionRecord::kind`].
+    /// Kind in Cassandra's words: see [`CompactionRecord::kind`].
     pub kind: &'static str,
 }
 

@@ -489,7 +489,7 @@ impl Files {
         }
     }
 
-    /// As [`Files::discard`] for all outputs of one compaction; the first names the record. The
+    /// Like [`Files::discard`] for all outputs of one compaction; the first names the record. The
     /// others stay while the record may exist, or a start would remove the inputs and miss them.
     pub(crate) async fn discard_all(&self, table: &TableState, outputs: Vec<InFlight>) {
         table.orphans.borrow_mut().extend(outputs);

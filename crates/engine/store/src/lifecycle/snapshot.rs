@@ -69,7 +69,7 @@ impl Lifecycle {
     /// The same in other ways.
     ///
     /// # Errors
-    /// As [`Lifecycle::snapshot`].
+    /// Those of [`Lifecycle::snapshot`].
     pub async fn snapshot_with(
         &self,
         tag: &str,

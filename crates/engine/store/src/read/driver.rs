@@ -538,7 +538,7 @@ impl Reader {
                 };
                 match item {
                     Item::Row { row, .. } => *items += row.bytes().len() / BYTES_PER_ITEM,
-                    // As many rows were left out.
+                    // About that many rows were skipped for the marker.
                     Item::Marker(_) => *items += ITEMS_PER_LOOK,
                     Item::Partition { .. } | Item::Static(_) | Item::PartitionEnd => {}
                 }

@@ -57,7 +57,7 @@ pub(crate) fn show<S: RowSink>(
     Some((flow, items))
 }
 
-/// As [`show`], into a replica's page; the end of the partition is put, too.
+/// Like [`show`], into a replica's page; the end of the partition is put, too.
 #[inline]
 pub(crate) fn put(
     merge: &mut MergeCursor<'_, Source>,

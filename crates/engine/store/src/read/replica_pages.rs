@@ -138,7 +138,7 @@ impl Reader {
     /// ([`crate::RowSink::looked_at`]).
     ///
     /// # Errors
-    /// As [`Store::read`], but `TombstoneFailure`.
+    /// Those of [`Store::read`], except `TombstoneFailure`.
     pub async fn read_replica(
         &self,
         command: &ReadCommand,
@@ -150,11 +150,11 @@ impl Reader {
         self.read_replica_filtered(command, limits, shown, None).await
     }
 
-    /// As [`Reader::read_replica`]; also collects the part of the page that passes a filter. The
+    /// Like [`Reader::read_replica`]; also collects the part of the page that passes a filter. The
     /// limits must have none for the rows of a partition then.
     ///
     /// # Errors
-    /// As [`Reader::read_replica`].
+    /// Those of [`Reader::read_replica`].
     pub async fn read_replica_filtered(
         &self,
         command: &ReadCommand,
@@ -187,11 +187,11 @@ impl Reader {
         result.map(|_| read)
     }
 
-    /// As [`Reader::read_replica`], for a repair: it is no read of a client, so it is not counted as
-    /// one, and passes by the cache.
+    /// Like [`Reader::read_replica`], for a repair: it is no read of a client, so it is not counted
+    /// as one, and passes by the cache.
     ///
     /// # Errors
-    /// As [`Store::read`]; `Invalid`: the session of the scope is not under way here.
+    /// Those of [`Store::read`]; `Invalid`: the session of the scope is not under way here.
     pub async fn read_for_repair(
         &self,
         command: &ReadCommand,
@@ -249,7 +249,7 @@ impl Reader {
     /// The same for held data that is not sent as whole files.
     ///
     /// # Errors
-    /// As [`Reader::read_stream`]; `Invalid` when `held` is of another table.
+    /// Those of [`Reader::read_stream`]; `Invalid` when `held` is of another table.
     pub async fn read_held(
         &self,
         held: &Held,

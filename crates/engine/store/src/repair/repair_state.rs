@@ -155,7 +155,7 @@ impl Repair {
     /// Everything that a session was sent so far is in complete files afterwards.
     ///
     /// # Errors
-    /// As [`Repair::apply_to_repair`].
+    /// Those of [`Repair::apply_to_repair`].
     pub async fn flush_repair(&self, id: TableId, session: Uuid) -> Result<(), StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let _permit = self.writer.flush_slot.acquire(1).await;

@@ -163,7 +163,7 @@ impl Store {
     /// nothing and Cassandra can open the files. Reads continue.
     ///
     /// # Errors
-    /// As [`Store::flush`]; unwritten data stays in the commit log.
+    /// Those of [`Store::flush`]; unwritten data stays in the commit log.
     pub async fn drain(&self) -> Result<(), StoreError> {
         self.rooms.env.drained.set(true);
         let flushed = self.rooms.writer.flush(None).await;
@@ -296,7 +296,7 @@ impl Store {
     /// Hands everything applied so far to the kernel: see [`Writer::commit`].
     ///
     /// # Errors
-    /// As [`Writer::commit`].
+    /// Those of [`Writer::commit`].
     #[inline]
     pub fn commit(&self) -> impl Future<Output = Result<(), StoreError>> {
         self.rooms.writer.commit()
@@ -305,7 +305,7 @@ impl Store {
     /// Makes everything applied so far durable, whatever `commitlog_sync` is.
     ///
     /// # Errors
-    /// As [`Writer::commit`].
+    /// Those of [`Writer::commit`].
     #[inline]
     pub fn sync(&self) -> impl Future<Output = Result<(), StoreError>> {
         self.rooms.writer.sync()
@@ -314,7 +314,7 @@ impl Store {
     /// Reads partitions into a sink: see [`Reader::read`].
     ///
     /// # Errors
-    /// As [`Reader::read`].
+    /// Those of [`Reader::read`].
     #[inline]
     pub fn read<S: RowSink>(
         &self,
@@ -327,7 +327,7 @@ impl Store {
     /// Writes memtables to SSTables: see [`Writer::flush`].
     ///
     /// # Errors
-    /// As [`Writer::flush`].
+    /// Those of [`Writer::flush`].
     pub async fn flush(&self, tables: Option<&[TableId]>) -> Result<(), StoreError> {
         self.rooms.writer.flush(tables).await
     }

@@ -54,7 +54,7 @@ impl Sampler {
         Sampler::CasContentions,
     ];
 
-    /// As Cassandra names it.
+    /// Returns Cassandra's name of it.
     pub fn name(self) -> &'static str {
         match self {
             Sampler::Reads => "READS",

@@ -158,7 +158,7 @@ struct Kind {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tombstones {
-    /// As soon as they hide nothing.
+    /// They are purged as soon as they hide nothing.
     Purged,
     /// They are kept.
     Kept,

@@ -31,7 +31,7 @@ fn sync_of(kind: CrashKind) -> SyncMode {
     }
 }
 
-/// As [`purging_schema`], without automatic compactions.
+/// Like [`purging_schema`], without automatic compactions.
 fn manual_schema() -> Arc<Schema> {
     let mut options = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
     options.compaction.insert("min_threshold".to_owned(), "32".to_owned());
@@ -46,7 +46,7 @@ async fn open_with(
 ) -> Option<Store> {
     let options = StoreOptions { sync, ..options(rt) };
     let opened = Store::open(rt.clone(), options, schema).await;
-    // As a node: nothing is served before every shard is open.
+    // Like a node: nothing is served before every shard is open.
     barrier.wait(rt).await;
     opened.ok().map(|(store, _)| store)
 }

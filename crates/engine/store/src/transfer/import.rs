@@ -163,7 +163,7 @@ impl Transfer {
     /// their rows.
     ///
     /// # Errors
-    /// As [`Transfer::import`], and an error of a file: then none is taken in.
+    /// Those of [`Transfer::import`], and an error of a file: then none is taken in.
     pub async fn refresh(&self, id: TableId, files: &[Descriptor]) -> Result<Imported, StoreError> {
         let table = self.importing(id).await?;
         let fs = self.env.rt.fs();

@@ -242,7 +242,7 @@ impl Ingest {
     /// Ends the files and shows all of them in one step. From here on they are durable.
     ///
     /// # Errors
-    /// As [`Ingest::page`]; nothing of it is visible then.
+    /// Those of [`Ingest::page`]; nothing of it is visible then.
     pub async fn finish(mut self) -> Result<Ingested, StoreError> {
         // A file that was begun after a truncation is not named in its record: it must not become
         // one that a start after a crash would open.

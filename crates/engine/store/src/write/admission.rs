@@ -43,12 +43,12 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::admit_write`], of a write of one table. The tables in which the node shows its
-    /// metadata have a reserve beyond the memtables' budget, and are written in memory while the
-    /// disk is full: decisions of the metadata log are shown whatever clients write.
+    /// Like [`Writer::admit_write`], for a write to one table. The tables in which the node shows
+    /// its metadata have a reserve beyond the memtables' budget, and are written in memory while
+    /// the disk is full: decisions of the metadata log are shown whatever clients write.
     ///
     /// # Errors
-    /// As [`Writer::admit_write`].
+    /// Those of [`Writer::admit_write`].
     pub fn admit_write_of(&self, id: TableId) -> Result<(), StoreError> {
         let refused = match self.admit_write() {
             Ok(()) => return Ok(()),
@@ -70,7 +70,7 @@ impl Writer {
     /// Waits until memtables are within their budget, at most `room_wait_max`.
     ///
     /// # Errors
-    /// As [`Writer::admit_write`].
+    /// Those of [`Writer::admit_write`].
     pub async fn wait_for_room(&self) -> Result<(), StoreError> {
         let deadline = self.env.rt.now() + self.env.options.room_wait_max;
         let mut blocked = None;

@@ -138,7 +138,7 @@ impl Writer {
     /// nodes rely on, such as Paxos promises.
     ///
     /// # Errors
-    /// As [`Store::commit`].
+    /// Those of [`Store::commit`].
     pub async fn sync(&self) -> Result<(), StoreError> {
         match self.env.log.sync().await {
             Ok(()) => Ok(()),

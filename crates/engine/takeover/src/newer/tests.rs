@@ -47,7 +47,7 @@ fn with<'t>(more: &[&'t str]) -> Schema {
     schema_of(&all)
 }
 
-/// As an import numbers columns: from 0 in the order of the table, dropped ones last.
+/// Numbers columns like an import: from 0 in the order of the table, dropped ones last.
 fn numbered_anew(schema: &Schema, name: &str) -> Table {
     let mut table = Table::clone(schema.table("ks", name).unwrap());
     for (column, id) in table.columns.iter_mut().zip(0..) {

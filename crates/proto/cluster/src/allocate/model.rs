@@ -177,7 +177,7 @@ impl Model {
         after.iter().chain(before).map(|(_, node)| *node)
     }
 
-    /// As [`Model::around`] from `from`, with the new node standing right before ring index `at`.
+    /// Like [`Model::around`] from `from`, with the new node standing right before ring index `at`.
     fn around_with(&self, from: usize, at: usize) -> impl Iterator<Item = u16> + '_ {
         let ahead = (at + self.ring.len() - from) % self.ring.len().max(1);
         let walk = self.around(from);

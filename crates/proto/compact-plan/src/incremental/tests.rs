@@ -98,7 +98,7 @@ fn a_table_grows_in_runs_and_a_merge_needs_space_for_few_fragments() {
     assert!(table.files.iter().all(|f| f.size_bytes <= 10 * MIB), "{:?}", table.files);
     let runs = runs(&table.files).0.len();
     assert!(runs <= 4, "{runs} runs");
-    // As much is written, and the largest merge of the other is the whole table.
+    // It writes as much, and the largest merge of the other is the whole table.
     assert_eq!(table.written, tiered.written);
     assert_eq!(tiered.largest, 1024 * MIB);
     assert!(table.largest <= 4 * 10 * MIB, "{} MiB", table.largest / MIB);

@@ -29,7 +29,7 @@ fn scaling_parameters_give_fan_out_and_threshold() {
     assert_eq!(several.fanout(7), 4);
 }
 
-/// As Controller.getNumShards of Cassandra 5.0 with the same options.
+/// Results of Controller.getNumShards of Cassandra 5.0 with the same options.
 #[test]
 fn denser_outputs_are_cut_into_more_shards() {
     let options = UnifiedOptions {

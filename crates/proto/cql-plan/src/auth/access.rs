@@ -148,7 +148,7 @@ impl Access {
     /// Returns the user's name.
     ///
     /// # Errors
-    /// As [`Access::check_login`]; `Unauthorized`: the connection is not logged in.
+    /// Those of [`Access::check_login`]; `Unauthorized`: the connection is not logged in.
     pub fn check_not_anonymous(&self) -> Result<&str, PlanError> {
         self.check_login()?;
         self.user.as_deref().ok_or_else(|| {

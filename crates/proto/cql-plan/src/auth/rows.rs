@@ -15,8 +15,8 @@ pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowErr
     rows_at(auth, table, TimestampMicros(0))
 }
 
-/// As [`rows()`], written at a timestamp: for the table that a Cassandra reads which is given the
-/// directory.
+/// Like [`rows()`], written at a timestamp, for the table of a directory that is given to a
+/// Cassandra.
 ///
 /// # Errors
 /// A table with other columns.

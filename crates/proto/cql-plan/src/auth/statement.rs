@@ -637,7 +637,7 @@ fn grant_role(role: &str, grantee: &str, cx: &AuthContext<'_>) -> Result<AuthOut
 
 fn revoke_role(role: &str, revokee: &str, cx: &AuthContext<'_>) -> Result<AuthOutcome, PlanError> {
     check_roles(role, revokee, cx)?;
-    // As in Cassandra a role is a member of itself here, and taking it from itself does nothing.
+    // Like Cassandra: a role is a member of itself here, and revoking it from itself has no effect.
     let is_member = cx.auth.member_of.get(revokee).is_some_and(|granted| granted.contains(role));
     if !is_member && role != revokee {
         return Err(PlanError::invalid(format!("{revokee} is not a member of {role}")));

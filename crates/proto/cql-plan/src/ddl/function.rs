@@ -155,7 +155,7 @@ fn function_event(
         return refuse(format!("Function '{name}' already exists"));
     }
     if old.called_on_null_input != function.called_on_null_input {
-        // As in Cassandra the directive named is the new one.
+        // Like Cassandra, names the new directive.
         let directive = match function.called_on_null_input {
             true => "CALLED ON NULL INPUT",
             false => "RETURNS NULL ON NULL INPUT",

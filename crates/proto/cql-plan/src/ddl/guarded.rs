@@ -93,7 +93,8 @@ fn properties(watch: &Watch, given: &[Property]) -> Result<Vec<String>, PlanErro
     Ok(watch.table_properties(&names)?.into_iter().map(str::to_owned).collect())
 }
 
-/// As Cassandra does, what ALTER TABLE does not name is taken at its default.
+/// Checks the default time to live. Like Cassandra, uses the default of a property that ALTER TABLE
+/// does not name.
 fn default_ttl(watch: &Watch, given: &[Property], cx: &DdlContext<'_>) -> Result<(), PlanError> {
     let Ok(read) = TableProperties::read(given, cx.default_compaction) else {
         // Invalid properties are refused later.

@@ -189,7 +189,7 @@ impl NamedRows {
     /// Looks at the values that name rows; how many rows or ranges they name.
     ///
     /// # Errors
-    /// As [`super::ModifyPlan::bind`] for them.
+    /// Those of [`super::ModifyPlan::bind`] for them.
     #[cold]
     pub(super) fn count_named(
         &self,
@@ -287,7 +287,7 @@ fn tuple_components(columns: &[Arc<str>], bound: &[Bound<'_>]) -> Result<Vec<u8>
     Ok(components)
 }
 
-/// As [`for_each_value`] for clustering columns; gives serialised components.
+/// Like [`for_each_value`] for clustering columns; gives serialised components.
 fn for_each_row_value(
     part: &RowPart,
     values: &[BoundValue<'_>],

@@ -209,7 +209,7 @@ impl ModifyPlan {
     /// Returns the reads that must precede binding; empty for most statements.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`] for the values of the primary key.
+    /// Those of [`ModifyPlan::bind`] for the values of the primary key.
     pub fn list_reads(
         &self,
         values: &[BoundValue<'_>],

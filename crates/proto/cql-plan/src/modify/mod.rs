@@ -290,7 +290,7 @@ fn is_primary_key(column: &Column) -> bool {
 /// Plans INSERT.
 ///
 /// # Errors
-/// As Cassandra's `UpdateStatement.ParsedInsert`.
+/// Those of Cassandra's `UpdateStatement.ParsedInsert`.
 pub(crate) fn plan_insert(
     insert: &Insert,
     cx: &PlanContext<'_>,
@@ -395,7 +395,7 @@ fn insert_json(
 /// Plans UPDATE.
 ///
 /// # Errors
-/// As Cassandra's `UpdateStatement.ParsedUpdate`.
+/// Those of Cassandra's `UpdateStatement.ParsedUpdate`.
 pub(crate) fn plan_update(
     update: &Update,
     cx: &PlanContext<'_>,
@@ -424,7 +424,7 @@ pub(crate) fn plan_update(
 /// Plans DELETE.
 ///
 /// # Errors
-/// As Cassandra's `DeleteStatement.Parsed`.
+/// Those of Cassandra's `DeleteStatement.Parsed`.
 pub(crate) fn plan_delete(
     delete: &Delete,
     cx: &PlanContext<'_>,

@@ -26,7 +26,7 @@ impl ModifyPlan {
     /// The one partition.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`] for the values; several partitions.
+    /// Those of [`ModifyPlan::bind`] for the values; several partitions.
     pub(crate) fn one_key(
         &self,
         values: &[BoundValue<'_>],
@@ -54,7 +54,7 @@ impl ModifyPlan {
     /// before anything is bound.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`] for the values of the partition key.
+    /// Those of [`ModifyPlan::bind`] for the values of the partition key.
     pub fn partition_tokens(
         &self,
         values: &[BoundValue<'_>],
@@ -71,7 +71,7 @@ impl ModifyPlan {
     /// Looks at the partition keys alone.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`] for their values.
+    /// Those of [`ModifyPlan::bind`] for their values.
     pub(crate) fn check_keys(
         &self,
         values: &[BoundValue<'_>],
@@ -84,7 +84,7 @@ impl ModifyPlan {
     /// The row in its partition.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`] for the values; IN on clustering columns.
+    /// Those of [`ModifyPlan::bind`] for the values; IN on clustering columns.
     pub(crate) fn named(
         &self,
         values: &[BoundValue<'_>],

@@ -180,10 +180,10 @@ impl ModifyPlan {
         self.bind_found(values, options, &FoundLists::default(), out)
     }
 
-    /// As [`ModifyPlan::bind`], with the lists that [`ModifyPlan::list_reads`] asked for.
+    /// Like [`ModifyPlan::bind`], with the lists that [`ModifyPlan::list_reads`] asked for.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`]; a list element that does not exist.
+    /// Those of [`ModifyPlan::bind`]; a list element that does not exist.
     pub fn bind_found(
         &self,
         values: &[BoundValue<'_>],

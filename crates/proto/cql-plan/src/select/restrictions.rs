@@ -22,7 +22,7 @@ pub(crate) enum Row {
 /// Right side of IN.
 #[derive(Clone, Debug)]
 pub(crate) enum InRows {
-    /// As written.
+    /// The rows as written.
     List(Vec<Row>),
     /// One marker for the list; the elements are values, or tuples of the given type.
     Marker(PlannedTerm, Option<CqlType>),

@@ -129,7 +129,7 @@ pub enum PlannedTerm {
 pub struct PlannedCall {
     /// The function.
     pub function: NativeFunction,
-    /// As many as it takes.
+    /// Its arguments, in their number.
     pub args: Vec<PlannedTerm>,
     /// Where its result stands among the values of an execution that has evaluated it, see
     /// [`crate::plan::PlanInputs::evaluate_calls`]; `None` for functions that give the same for the same arguments.

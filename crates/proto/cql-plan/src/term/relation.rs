@@ -25,7 +25,7 @@ pub enum PlannedIn {
 /// Types the right side of IN. `receiver` is that of one value.
 ///
 /// # Errors
-/// As [`plan_term`].
+/// Those of [`plan_term`].
 pub fn plan_in(
     values: &InValues,
     receiver: &Receiver<'_>,
@@ -48,7 +48,7 @@ impl PlannedIn {
     /// The values in the order written; nulls inside are given as they are.
     ///
     /// # Errors
-    /// As [`PlannedTerm::bind`]; a marker that is null or unset, named by `column`.
+    /// Those of [`PlannedTerm::bind`]; a marker that is null or unset, named by `column`.
     pub fn bind<'v>(
         &'v self,
         column: &str,
@@ -105,7 +105,7 @@ fn tuple_receiver<'a>(receivers: &[Receiver<'a>], open: &str) -> Option<Receiver
 /// Types the right side of a relation on several columns.
 ///
 /// # Errors
-/// As [`plan_term`]; a tuple of another length.
+/// Those of [`plan_term`]; a tuple of another length.
 pub fn plan_tuple(
     term: &Term,
     receivers: &[Receiver<'_>],
@@ -146,7 +146,7 @@ impl PlannedTuple {
     /// One value per column, missing trailing fields as null.
     ///
     /// # Errors
-    /// As [`PlannedTerm::bind`]; an unset tuple or field.
+    /// Those of [`PlannedTerm::bind`]; an unset tuple or field.
     pub fn bind<'v>(
         &'v self,
         columns: usize,
@@ -200,7 +200,7 @@ pub enum PlannedTupleIn {
 /// Types the right side of IN on several columns.
 ///
 /// # Errors
-/// As [`plan_tuple`].
+/// Those of [`plan_tuple`].
 pub fn plan_tuple_in(
     values: &InValues,
     receivers: &[Receiver<'_>],
@@ -228,7 +228,7 @@ impl PlannedTupleIn {
     /// The tuples in the order written, one value per column each.
     ///
     /// # Errors
-    /// As [`PlannedTuple::bind`].
+    /// Those of [`PlannedTuple::bind`].
     pub fn bind<'v>(
         &'v self,
         columns: usize,

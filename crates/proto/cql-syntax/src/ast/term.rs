@@ -99,7 +99,7 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// As it was written, texts without quotes.
+    /// Returns the term as written, texts without quotes.
     pub fn written(&self) -> String {
         self.written.as_deref().map_or_else(|| self.raw_text(), str::to_owned)
     }

@@ -250,7 +250,7 @@ impl<V: Clone> LogProposer<V> {
         }
     }
 
-    /// As for a partition: the round may still win, the next one begins after a random wait.
+    /// Like for a partition: the round may still win, the next one begins after a random wait.
     fn overtaken(&mut self, cx: &mut Context<'_>, newer: Ballot) {
         self.seen = self.seen.max(newer);
         if self.contentions >= self.rounds {

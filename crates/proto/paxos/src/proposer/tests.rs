@@ -363,7 +363,7 @@ fn a_commit_under_an_old_plan_goes_to_the_replicas_of_the_new_one_and_is_not_pru
     assert!(matches!(c.committed(3)[..], [Output::Prune { .. }, Output::Finished]));
 }
 
-/// As [`Case::proposed`], by a proposer on the node of replica 0.
+/// Like [`Case::proposed`], by a proposer on the node of replica 0.
 fn proposed_at_home(commit: usize) -> (Case, Vec<Output<V>>) {
     let mut c = case(Kind::Write, commit);
     c.machine.plan = plan(commit).with_own(Some(0));

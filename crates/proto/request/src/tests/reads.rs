@@ -348,7 +348,7 @@ fn a_short_read_asks_those_whose_pages_ended_first() {
     let page = ReadOutcome { rows: RowsFrom::Merged, live_rows: 6, exhausted: false };
     assert_eq!(run.repair_ack(0), [ReadOutput::Done(Ok(page))]);
 
-    // As many rows as wanted, or too many rounds.
+    // Ends with the wanted number of rows, or after too many rounds.
     let mut run = quorum(config(Threshold::Never));
     run.data(0, 7);
     run.digest(1, 8);

@@ -334,7 +334,7 @@ fn repeat(
     let text = text.as_bytes();
     let between = between.map(|between| between.as_bytes());
     let between: &[u8] = between.as_deref().unwrap_or_default();
-    // As if there were one more in between.
+    // Upper bound: counts one separator more than there are.
     let len = text.len().saturating_add(between.len()).saturating_mul(times);
     if len == 0 {
         return lua.create_string("");

@@ -63,7 +63,7 @@ impl Local {
     /// `rows_wanted` bounds what is fetched ahead from other shards.
     ///
     /// # Errors
-    /// As [`store::Store::read`]; `Overloaded` when another shard's queue is full.
+    /// Those of [`store::Store::read`]; `Overloaded` when another shard's queue is full.
     pub async fn read<S: RowSink>(
         &self,
         command: &ReadCommand,
@@ -73,10 +73,10 @@ impl Local {
         self.read_filtered(command, Wanted::rows(rows_wanted), sink).await
     }
 
-    /// As [`Local::read`]; rows of other shards are filtered there.
+    /// Like [`Local::read`]; rows of other shards are filtered there.
     ///
     /// # Errors
-    /// As [`Local::read`].
+    /// Those of [`Local::read`].
     pub async fn read_filtered<S: RowSink>(
         &self,
         command: &ReadCommand,
@@ -102,10 +102,10 @@ impl Local {
         Box::pin(self.replay(&mut pages, None, sink)).await
     }
 
-    /// As [`Local::read_filtered`]; records the reads of each shard.
+    /// Like [`Local::read_filtered`]; records the reads of each shard.
     ///
     /// # Errors
-    /// As [`Local::read`].
+    /// Those of [`Local::read`].
     pub async fn read_noted<S: RowSink>(
         &self,
         command: &ReadCommand,

@@ -97,7 +97,8 @@ impl Local {
     /// Applies a mutation on the shard that owns it and waits until it may be acknowledged.
     ///
     /// # Errors
-    /// As [`Store::apply`] and [`Store::commit`]; `Overloaded` when the owner's queue is full.
+    /// Those of [`Store::apply`] and [`Store::commit`]; `Overloaded` when the owner's queue is
+    /// full.
     pub async fn apply(&self, mutation: ReplicaMutation, origin: Origin) -> Result<(), StoreError> {
         if self.inner.env.owns(&mutation) {
             self.inner.env.replica.admit_and_apply(&mutation, origin)?;
@@ -116,7 +117,7 @@ impl Local {
     /// be acknowledged. One that cannot be applied does not keep the others out.
     ///
     /// # Errors
-    /// As [`Local::apply`], of the first that fails.
+    /// Those of [`Local::apply`], of the first that fails.
     pub async fn apply_at(
         &self,
         owner: ShardId,
@@ -134,7 +135,7 @@ impl Local {
     /// Everything applied so far on this shard may be acknowledged afterwards.
     ///
     /// # Errors
-    /// As [`Store::commit`].
+    /// Those of [`Store::commit`].
     pub async fn commit(&self) -> Result<(), StoreError> {
         self.inner.env.store.commit().await
     }

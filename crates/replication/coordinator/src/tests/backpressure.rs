@@ -127,7 +127,7 @@ fn a_replica_that_stands_still_holds_nobody_for_long_and_misses_nothing() {
     nodes.run(4_000);
     assert!(written.get() - soon > 60_000, "{soon} {}: clients stand still too", written.get());
     nodes.run(1_000);
-    // As long as the bound, and what a write to the others takes.
+    // The bound, and the time of a write to the others.
     assert!(longest.get() < millis(300), "{:?}", longest.get());
     assert!(nodes.count_of(1, "coordinator_writes_rerouted_total") > 10_000);
     let hinted = nodes.hints().len();

@@ -77,7 +77,7 @@ fn all_counters() -> ReadCommand {
     read_all(COUNTERS)
 }
 
-/// As a client reads them.
+/// Reads the counters as a client.
 fn totals(nodes: &Nodes, n: u8, level: Consistency) -> BTreeMap<i32, i64> {
     nodes.run_on(nodes.shard(n, 0), |shard| async move {
         let order = ReplicatedRead {
@@ -99,7 +99,7 @@ fn totals(nodes: &Nodes, n: u8, level: Consistency) -> BTreeMap<i32, i64> {
     })
 }
 
-/// As one replica has them.
+/// Reads the counters of one replica.
 fn own_totals(nodes: &Nodes, n: u8) -> BTreeMap<i32, i64> {
     nodes.run_on(nodes.shard(n, 0), |shard| async move {
         let mut totals = Totals::default();

@@ -363,7 +363,7 @@ impl Nodes {
         self.world.power_cut(&self.running.borrow()[&n]);
     }
 
-    /// As a power cut, and nothing that was not synced is on the disk afterwards.
+    /// Like a power cut after which the disk has only synced data.
     pub(super) fn power_cut_losing_all(&self, n: u8) {
         registry(|r| r.shards.retain(|k, _| k.0 != n));
         self.world.power_cut_losing_all(&self.running.borrow()[&n]);

@@ -173,7 +173,7 @@ impl Serving {
     }
 }
 
-/// As it is shown: the Data file at the source.
+/// Returns the name for display: the Data file at the source.
 pub(crate) fn file_name(table: &str, generation: u64) -> String {
     format!("{table}/nb-{generation}-big-Data.db")
 }

@@ -419,7 +419,7 @@ fn a_start_goes_on_when_many_components_cannot_be_read() {
     assert!(damaged > 10, "{damaged}");
 }
 
-/// As [`run`], for a day.
+/// Like [`run`], for a day.
 fn run_long<F: Future<Output = ()> + 'static>(
     seed: u64,
     main: impl Fn(Rt) -> F + Send + Sync + 'static,

@@ -42,7 +42,7 @@ async fn set(rt: &Rt, directory: &str) -> Descriptor {
 #[test]
 fn a_lost_table_of_contents_is_written_again_and_no_row_is_lost() {
     for version in sstable::WriterOptions::VERSIONS {
-        // As Cassandra writes them, and as this node does.
+        // The files of Cassandra, and those of this node.
         for has_checksums in [true, false] {
             let world = World::new(201, WorldOptions::default());
             run_in(&world, move |rt| async move {

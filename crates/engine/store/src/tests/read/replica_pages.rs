@@ -65,12 +65,12 @@ pub(crate) async fn open_at(rt: &Rt, name: &str, schema: Arc<Schema>) -> Store {
     open_in(rt, name, options(rt), schema).await
 }
 
-/// As [`open_at`]; its files are of a version that every node takes as they are.
+/// Like [`open_at`]; its files are of a version that every node takes as they are.
 pub(crate) async fn open_nb_at(rt: &Rt, name: &str, schema: Arc<Schema>) -> Store {
     open_version_at(rt, name, crate::Version::Nb, schema).await
 }
 
-/// As [`open_at`]; its files are of this version.
+/// Like [`open_at`]; its files are of this version.
 pub(crate) async fn open_version_at(
     rt: &Rt,
     name: &str,
@@ -277,7 +277,7 @@ fn a_page_read_live_is_what_a_read_shows() {
                     let page = page_of(&store, &command, PageLimits::default(), purge_before).await;
                     let expected = read(&store, &command).await;
                     assert_eq!(shown(&page, command.reversed, true), expected, "{command:?}");
-                    // As the writer counts them.
+                    // The writer's count.
                     let live = ReplicaPage::open(&page).unwrap().live_rows();
                     assert_eq!(live as usize, expected.len(), "{command:?}");
                 }

@@ -119,7 +119,7 @@ fn a_point_in_time_keeps_what_was_written_up_to_it_and_drops_the_rest() {
                 let (store, _) = Store::open(rt.clone(), options(&rt), two_tables()).await.unwrap();
                 write(&store, &insert(1, 1, "kept", 200)).await.unwrap();
                 write(&store, &mutation).await.unwrap();
-                // As in Cassandra, later mutations are checked too.
+                // Like Cassandra, later mutations are checked too.
                 write(&store, &insert(1, 2, "kept", 100)).await.unwrap();
             }
         });

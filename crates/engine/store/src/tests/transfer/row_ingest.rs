@@ -71,7 +71,7 @@ fn what_was_streamed_is_there_exactly() {
     }
 }
 
-/// As a pending replica: writes that arrive during the stream are applied to both.
+/// A pending replica: writes that arrive during the stream are applied to both.
 #[test]
 fn a_partition_that_changes_between_two_pages_is_whole_in_the_end() {
     let mut rolled = 0;

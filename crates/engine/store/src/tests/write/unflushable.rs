@@ -321,7 +321,7 @@ fn rows_of_an_earlier_release_with_a_long_clustering_are_flushed_compacted_and_f
                 let long = ClusteringBuf::from_components(values.iter().map(Vec::as_slice)).0;
                 let bytes = insert_at(pk, &long, "v", 10);
                 let mutation = MutationRef::open(&bytes).unwrap();
-                // As the replay does, which refuses nothing that was acknowledged.
+                // Like the replay, which refuses nothing that was acknowledged.
                 let token = codec::token_of(mutation.key);
                 store.rooms.writer.apply_to_memtable(&table, &mutation, token, None);
                 expected.push((pk, long));

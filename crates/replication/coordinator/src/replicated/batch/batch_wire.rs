@@ -24,7 +24,7 @@ pub(crate) struct BatchStore<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchRemove {
     pub(crate) id: Uuid,
-    /// As in [`BatchStore`].
+    /// See [`BatchStore`].
     pub(crate) written_at: TimestampMicros,
 }
 

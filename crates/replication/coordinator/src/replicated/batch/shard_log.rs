@@ -169,8 +169,8 @@ impl BatchLog {
     /// `next_id` makes ascending time UUIDs.
     ///
     /// # Errors
-    /// As [`Local::apply`]. After `Overloaded`, `QueueFull` and `MutationTooLarge` nothing was
-    /// written; after others the batch may be replayed.
+    /// Those of [`Local::apply`]. After `Overloaded`, `QueueFull` and `MutationTooLarge` nothing
+    /// was written; after others the batch may be replayed.
     pub async fn log_batch(
         &self,
         schema: &Schema,

@@ -177,7 +177,7 @@ impl Counters {
     /// Empties a table on this shard, as of this moment by this node's clock ([`Store::truncate`]).
     ///
     /// # Errors
-    /// As [`Store::truncate`].
+    /// Those of [`Store::truncate`].
     pub async fn truncate(&self, table: TableId, at: WallMicros) -> Result<(), StoreError> {
         let snapshot = self.inner.shared.cluster().map(|cluster| (cluster.parts.snapshot)());
         // Nothing waits between this and the moment when the table is empty.

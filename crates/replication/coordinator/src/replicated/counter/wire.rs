@@ -77,7 +77,7 @@ impl Outcome {
         }
     }
 
-    /// As the error of the coordinator that sent the increments.
+    /// Converts the outcome to the error of the coordinator that sent the increments.
     pub(crate) fn result(self, consistency: Consistency) -> Result<(), RequestError> {
         let write_type = WriteType::Counter;
         Err(match self {
@@ -144,8 +144,8 @@ impl Outcome {
     }
 }
 
-/// As [`ReplicaError::code`], with own codes for what that has none for. A node of an earlier version reads those
-/// that it does not know as unknown.
+/// Like [`ReplicaError::code`], with own codes for errors without one. A node of an earlier version
+/// reads codes that it does not know as unknown.
 fn code_of(error: ReplicaError) -> u16 {
     match error {
         ReplicaError::Overloaded => 0xffff,

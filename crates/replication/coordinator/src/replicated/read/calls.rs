@@ -71,7 +71,7 @@ impl Calls {
         self.running.retain(|(asked, _)| asked.slot != slot || asked.what == What::Repair);
     }
 
-    /// As [`Calls::forget_slot`], of all slots.
+    /// Like [`Calls::forget_slot`], for all slots.
     pub(super) fn forget_questions(&mut self) {
         self.running.retain(|(asked, _)| asked.what == What::Repair);
     }

@@ -166,13 +166,13 @@ impl Reads {
         self.read_traced(command, order, ReadOptions::default(), sink).await
     }
 
-    /// As [`Reads::read_replicated`], with options. A trace records the requests and this node's
+    /// Like [`Reads::read_replicated`], with options. A trace records the requests and this node's
     /// reads, and the other nodes record their part. With a filter, rows that this node alone reads
     /// are filtered by its shards; rows of a range on which replicas agree are filtered by one of
     /// them ([`filtered`]); merged rows are shown unfiltered.
     ///
     /// # Errors
-    /// As [`Reads::read_replicated`].
+    /// Those of [`Reads::read_replicated`].
     pub async fn read_traced<S: RowSink>(
         &self,
         command: &ReadCommand,

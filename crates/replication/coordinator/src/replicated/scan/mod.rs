@@ -153,7 +153,7 @@ impl Scans {
     /// `None`: no replica was asked.
     ///
     /// # Errors
-    /// As [`Local::read`], or as [`Reads::read_replicated`] with an order.
+    /// Those of [`Local::read`], or as [`Reads::read_replicated`] with an order.
     pub async fn fold<F: FoldSink>(
         &self,
         command: &ReadCommand,
@@ -202,7 +202,7 @@ impl Scans {
     /// `None`: it cannot be done this way. Rows may have been shown before that.
     ///
     /// # Errors
-    /// As [`Reads::read_replicated`].
+    /// Those of [`Reads::read_replicated`].
     pub async fn read_scattered<S: RowSink>(
         &self,
         command: &ReadCommand,

@@ -100,7 +100,7 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::apply_own`], telling the result in any case.
+    /// Like [`Writer::apply_own`], but reports the result in any case.
     pub(crate) fn apply_and_tell(&self, mutation: ReplicaMutation<&[u8]>, who: Acknowledge) {
         if let Some((who, result)) = self.apply_own(mutation, who) {
             self.tell(who, result);

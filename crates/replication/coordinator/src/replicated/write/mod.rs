@@ -335,12 +335,12 @@ impl Writer {
         self.write_for(order, Purpose::Client).await
     }
 
-    /// As [`Writer::write_replicated`], for a request that may be traced: this node's steps are
+    /// Like [`Writer::write_replicated`], for a request that may be traced: this node's steps are
     /// recorded, and the other nodes record theirs. While replicas are busy, writes of different
     /// sources (connections) are started in turn.
     ///
     /// # Errors
-    /// As [`Writer::write_replicated`].
+    /// Those of [`Writer::write_replicated`].
     pub async fn write_traced(
         &self,
         order: ReplicatedWrite,
@@ -356,7 +356,7 @@ impl Writer {
     /// completes only when every replica has it, or a hint for it that is as old as the write.
     ///
     /// # Errors
-    /// As [`Writer::write_replicated`]; `WriteTimeout` also when a replica has neither.
+    /// Those of [`Writer::write_replicated`]; `WriteTimeout` also when a replica has neither.
     pub async fn write_missed(
         &self,
         order: ReplicatedWrite,
@@ -365,7 +365,7 @@ impl Writer {
         self.write_for(order, Purpose::MovedHint(written_at)).await
     }
 
-    /// As [`Writer::write_replicated`], for another purpose.
+    /// Like [`Writer::write_replicated`], for another purpose.
     pub(crate) async fn write_for(
         &self,
         order: ReplicatedWrite,
@@ -376,11 +376,12 @@ impl Writer {
         Ok(Answer { writer: self.clone(), write }.await?)
     }
 
-    /// As [`Writer::write_for`], begun when this returns, without waiting for room at the replicas.
+    /// Like [`Writer::write_for`], begun when this returns, without waiting for room at the
+    /// replicas.
     ///
     /// # Errors
-    /// As [`Writer::write_replicated`] where nothing was sent; with [`Purpose::Counted`] nothing
-    /// was applied then either.
+    /// Those of [`Writer::write_replicated`] where nothing was sent; with [`Purpose::Counted`]
+    /// nothing was applied then either.
     pub(crate) fn begin_write_of(
         &self,
         order: ReplicatedWrite,

@@ -10,7 +10,7 @@ use paxos::acceptor::{Permit, Promise, Rejection, Reply, Request};
 use super::super::nodes::{Nodes, Options, Shard};
 use super::super::table::{TABLE, simple};
 
-/// As many promises with records as it takes to have others without.
+/// Number of promises with records that a test needs before others have none.
 const FIRST: i32 = 8;
 
 fn now(nodes: &Nodes, n: u8) -> u64 {

@@ -331,7 +331,7 @@ impl Nodes {
         let shape = TableShape::for_table(snapshot.schema.table_by_id(TABLE).unwrap());
         self.run_on(self.node(n, 0), |node| async move {
             let limits = PageLimits { bytes: usize::MAX, ..PageLimits::default() };
-            // As reads do: an expired cell is what it will be when it is compacted, a tombstone.
+            // Like reads: an expired cell is what it will be when it is compacted, a tombstone.
             let purge_before = DeletionSeconds(NOW.0 - 864_000);
             let scope = store::ReadScope::All;
             let query = ReplicaQuery { command: all(), limits, purge_before, scope };

@@ -110,7 +110,7 @@ fn a_coordinator_with_older_metadata_is_told_so_by_who_is_no_replica_any_more() 
         });
     };
     let read = |command: &ReadCommand, verb| ask(&nodes, verb, encoded(command, LIMITS, false));
-    // As new as n2: whatever it asks for, it has its reason.
+    // A coordinator as new as n2 is served whatever it asks for.
     assert!(read(&one(of_one), Verb::Read).is_ok());
     set_epoch(4);
     assert!(read(&one(of_two), Verb::Read).is_ok());
