@@ -36,7 +36,7 @@ pub struct Allocation<'a> {
     pub datacenter: &'a str,
     /// The new node's rack.
     pub rack: &'a str,
-    /// How many; `num_tokens`, at least 1.
+    /// Number of tokens: `num_tokens`, at least 1.
     pub count: u16,
     /// Replicas per datacenter to even out for: `allocate_tokens_for_local_replication_factor`.
     pub replication_factor: u32,

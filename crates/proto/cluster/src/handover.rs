@@ -29,7 +29,7 @@ use crate::replication::{Replication, replication_of_params};
 use crate::snapshot::ClusterSnapshot;
 use crate::topology::MembershipError;
 
-/// How far a handover is.
+/// Stage of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// New replicas take over.
@@ -43,9 +43,9 @@ pub enum Stage {
 pub struct Handover {
     /// Before the change.
     pub from: Replication,
-    /// When this stage began.
+    /// Epoch at which this stage began.
     pub since: Epoch,
-    /// How far it is.
+    /// The stage.
     pub stage: Stage,
 }
 
@@ -204,7 +204,8 @@ impl ClusterSnapshot {
         self.handovers = handovers;
     }
 
-    /// That nothing is handed over: its quorums were counted for the ring as it is.
+    /// Checks that no keyspace is handed over: the quorums of a handover were counted for the ring
+    /// as it is.
     pub(crate) fn check_no_handover(&self) -> Result<(), MembershipError> {
         match self.handovers.keys().next() {
             Some(keyspace) => Err(MembershipError::HandingOver { keyspace: keyspace.to_string() }),

@@ -1,4 +1,5 @@
-//! How many replicas a consistency level needs, and whether so many are alive.
+//! Consistency levels: the number of replicas that each needs, and the check that so many are
+//! alive.
 //!
 //! Owns: the numbers ([`Levels`]), [`Shortage`] with what an Unavailable error carries, and which
 //! level a kind of request takes. Never: which replicas are asked (that is the request's plan).

@@ -22,7 +22,7 @@ pub const ADDRESS_UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNS
 /// First byte of an encoded member.
 const VERSION: u8 = 1;
 
-/// Where a member stands in the ring.
+/// State of a member in the ring.
 ///
 /// Every movement has two steps, so that coordinators one epoch apart always agree: in the first
 /// one the new owners are written to but not read (`Joining`, `Leaving`, `Moving`), in the second
@@ -122,9 +122,9 @@ impl std::fmt::Display for MemberState {
 pub struct Member {
     /// Identity; never changes.
     pub host_id: HostId,
-    /// Where other nodes reach it; [`ADDRESS_UNKNOWN`] until it has said so.
+    /// Address for other nodes; [`ADDRESS_UNKNOWN`] until it has announced one.
     pub storage: SocketAddr,
-    /// Where clients reach it; [`ADDRESS_UNKNOWN`] until it has said so.
+    /// Address for clients; [`ADDRESS_UNKNOWN`] until it has announced one.
     pub rpc: SocketAddr,
     /// Datacenter, from its snitch.
     pub datacenter: String,

@@ -135,7 +135,7 @@ pub enum Transformation {
     Group(Vec<Transformation>),
 }
 
-/// Why a log cannot be read or an entry not be applied.
+/// Reason why a log cannot be read or an entry not be applied.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MetaLogError {
     /// The file is not a metadata log of this version.

@@ -1,4 +1,4 @@
-//! When the places of members in the ring changed: what ranges are dated by.
+//! History of members' places in the ring: the epochs by which ranges are dated.
 //!
 //! Owns: [`PlaceHistory`], the last changes with the members before each, and [`Moved`], the number of
 //! one range. Derived from the entries of the log by the fold, never encoded. Never: which ranges a

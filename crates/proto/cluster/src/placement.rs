@@ -1,4 +1,4 @@
-//! Which nodes hold a token's data: natural replicas to read from, pending ones to write to too.
+//! Replicas of each token: natural ones to read from, pending ones to write to as well.
 //!
 //! Owns: [`Placements`], a table of ranges, [`Replicas`], one row of it, [`PlacementKey`], which tables
 //! of users share one, and when each range moved last ([`dating`]). A table is a pure function of members
@@ -35,19 +35,19 @@ pub enum PlacementKey {
 }
 
 impl PlacementKey {
-    /// That of a table; `None` when there is no such table.
+    /// Returns the key of a table; `None` when there is no such table.
     pub fn of_table(snapshot: &ClusterSnapshot, table: TableId) -> Option<PlacementKey> {
         let table = snapshot.schema.table_by_id(table)?;
         let keyspace = snapshot.schema.keyspace(&table.keyspace)?;
         Some(PlacementKey::of_keyspace(snapshot, keyspace))
     }
 
-    /// That which all tables of a keyspace share.
+    /// Returns the key that all tables of a keyspace share.
     pub fn of_keyspace(snapshot: &ClusterSnapshot, keyspace: &Keyspace) -> PlacementKey {
         PlacementKey::Replication(snapshot.replication_of(keyspace))
     }
 
-    /// How many replicas there are to be, and where.
+    /// Returns the replication: the number of replicas, and their datacenters.
     pub fn replication(&self) -> &Replication {
         match self {
             PlacementKey::Replication(replication) => replication,
@@ -80,7 +80,7 @@ pub struct Placements {
     ends: Vec<Token>,
     rows: Vec<Row>,
     flat: Vec<NodeIndex>,
-    /// When each range moved; empty when the table is not dated.
+    /// Epochs of each range's last movements; empty when the table is not dated.
     moved: Vec<Moved>,
     /// The last change of members' places that is in `moved`.
     dated: Option<Epoch>,

@@ -157,12 +157,12 @@ pub struct Movement {
     /// The present replicas: the loser, then replicas of the new owner's datacenter, then the
     /// others. Within each group those of its rack are first, the rest in the order of the table.
     pub from: Vec<HostId>,
-    /// How many of the replicas in the new owner's datacenter (the first ones of `from`), the loser
-    /// left out, hold together every write that a local quorum acknowledged.
+    /// Number of replicas in the new owner's datacenter (the first ones of `from`), the loser left
+    /// out, that hold together every write that a local quorum acknowledged.
     pub local_quorum: usize,
     /// Like `local_quorum`, over all datacenters.
     pub quorum: usize,
-    /// How many of `from` stand in the new owner's datacenter; all with `SimpleStrategy`.
+    /// Number of `from` in the new owner's datacenter; all with `SimpleStrategy`.
     pub local: usize,
 }
 

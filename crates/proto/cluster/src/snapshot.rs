@@ -53,7 +53,7 @@ pub struct ClusterSnapshot {
     pub local: LocalNode,
     /// The members, by host id.
     pub members: Members,
-    /// When members changed their places in the ring.
+    /// History of the members' places in the ring.
     pub places: PlaceHistory,
     /// Former members: they left, were removed, or did not complete their join. A host id does not
     /// come back.
@@ -97,7 +97,7 @@ impl ClusterSnapshot {
         seen
     }
 
-    /// Makes `local` say what the membership says; it stays as it was when the node is out.
+    /// Updates `local` from the membership; it stays as it was when the node is out.
     pub(crate) fn refresh_local(&mut self) {
         if let Some(member) = self.members.get(&self.local.host_id) {
             self.local.datacenter.clone_from(&member.datacenter);

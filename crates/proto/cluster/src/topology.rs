@@ -50,9 +50,9 @@ pub const MEMBERS_MAX: usize = 4_096;
 pub struct Address {
     /// Whose.
     pub host: HostId,
-    /// Where other nodes reach it.
+    /// Address for other nodes.
     pub storage: SocketAddr,
-    /// Where clients reach it.
+    /// Address for clients.
     pub rpc: SocketAddr,
 }
 
@@ -346,7 +346,7 @@ impl ClusterSnapshot {
         if self.voters.contains(&host) { Err(MembershipError::IsVoter { host }) } else { Ok(()) }
     }
 
-    /// That a member which owns data stays when `host` goes.
+    /// Checks that a member which owns data stays when `host` leaves.
     fn check_not_last(&self, host: HostId) -> Result<()> {
         let stays = |m: &Arc<Member>| m.host_id != host && m.state == MemberState::Normal;
         if self.members.values().any(stays) { Ok(()) } else { Err(MembershipError::LastMember) }
@@ -377,7 +377,7 @@ fn check_name(host: HostId, what: &'static str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// That `has` contains all of `needed`.
+/// Checks that `has` contains all of `needed`.
 fn check_features(host: HostId, needed: u64, has: u64) -> Result<()> {
     match needed & !has {
         0 => Ok(()),

@@ -37,7 +37,7 @@ impl Threshold {
 pub struct Feature {
     /// It may be used.
     pub enabled: bool,
-    /// Whoever uses it is warned.
+    /// A client that uses it is warned.
     pub warned: bool,
 }
 

@@ -57,7 +57,7 @@ pub enum Input {
     },
     /// A message from a node that passed the handshake.
     Received {
-        /// From whom.
+        /// The sender.
         from: HostId,
         /// What.
         message: Message,
@@ -68,12 +68,12 @@ pub enum Input {
     Update(AppState),
     /// A connection to a peer ended although neither side closed it.
     Lost {
-        /// To whom.
+        /// The peer.
         host: HostId,
     },
     /// The machine of a peer refused a connection: nothing listens at the peer's address.
     Refused {
-        /// To whom.
+        /// The peer.
         host: HostId,
     },
     /// Tell every member of this node's state at once: it begins to serve, or is about to stop.
@@ -85,18 +85,18 @@ pub enum Input {
 pub enum Output {
     /// Send, and forget: every message may be lost.
     Send {
-        /// To whom.
+        /// The receiver.
         to: HostId,
         /// What.
         message: Message,
     },
-    /// Something about a peer has changed.
+    /// A peer has changed.
     Event(Event),
     /// Give a `Tick` then.
     WakeAt(Instant),
 }
 
-/// Why a peer is down.
+/// Reason why a peer is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownReason {
     /// Nothing was heard of it for too long.
@@ -121,7 +121,7 @@ pub enum Event {
     Down {
         /// Who.
         host: HostId,
-        /// Why.
+        /// The reason.
         reason: DownReason,
     },
     /// A peer has another generation than before.
@@ -150,7 +150,7 @@ pub enum Event {
     /// A generation that cannot be: the peer's clock is wrong by more than a year, or it is broken.
     /// What was said is ignored.
     Unbelievable {
-        /// About whom.
+        /// The node that the claim is about.
         host: HostId,
         /// The claimed generation.
         generation: u64,
@@ -168,6 +168,6 @@ pub struct PeerView<'a> {
     pub app: &'a AppState,
     /// True if it is up.
     pub is_alive: bool,
-    /// How suspicious its silence is; `nodetool failuredetector`.
+    /// Suspicion level (phi) of its silence; `nodetool failuredetector`.
     pub phi: f64,
 }

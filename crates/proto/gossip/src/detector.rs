@@ -56,7 +56,7 @@ impl Detector {
         self.last = Some(now);
     }
 
-    /// How suspicious the silence is; 0 before the first heartbeat.
+    /// Returns the suspicion level of the silence; 0 before the first heartbeat.
     pub fn phi(&self, now: Instant) -> f64 {
         match (self.last, self.samples.len()) {
             (Some(last), count) if count > 0 && self.sum > 0 => {

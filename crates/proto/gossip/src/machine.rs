@@ -51,7 +51,7 @@ struct Refusal {
     since: Instant,
     /// The peer's heartbeat then: a later one proves that it lives.
     heartbeat: (u64, u64),
-    /// When a connection is to be tried again; `None`: that was done.
+    /// Time of the next connection attempt; `None`: that was done.
     probe_at: Option<Instant>,
 }
 
@@ -239,7 +239,7 @@ impl Gossip {
         out.push(Output::WakeAt(self.next_probe().map_or(due, |at| at.min(due))));
     }
 
-    /// Has the driver connect to a live peer at once.
+    /// Instructs the driver to connect to a live peer at once.
     fn probe(&self, host: HostId, out: &mut Vec<Output>) {
         if let Some(peer) = self.peers.get(&host).filter(|peer| peer.is_alive) {
             let message = Message::Echo { nonce: peer.nonce };

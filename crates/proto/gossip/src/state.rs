@@ -14,7 +14,7 @@ pub fn next_generation(persisted: Option<u64>, wall: WallMicros) -> u64 {
     clock.max(persisted.map_or(0, |last| last.saturating_add(1)))
 }
 
-/// How full a node says the disks of its data are; Cassandra's DISK_USAGE.
+/// Fill level of a node's data disks; Cassandra's DISK_USAGE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DiskUsage {
     /// It has no limits on that, or has not looked yet.
@@ -51,7 +51,7 @@ impl Flags {
     pub const CQL_READY: Flags = Flags(1);
     /// It is about to stop: it is down from now on, without a conviction.
     pub const SHUTTING_DOWN: Flags = Flags(2);
-    /// Where [`DiskUsage`] is: two bits, in its order.
+    /// Position of [`DiskUsage`]: two bits, in its order.
     const DISK_SHIFT: u8 = 2;
     const DISK: u8 = 3 << Flags::DISK_SHIFT;
     /// Its clock is not that of the other nodes: it found out itself.
@@ -79,7 +79,7 @@ impl Flags {
         Flags(self.0 & !Flags::DISK | bits << Flags::DISK_SHIFT)
     }
 
-    /// How full the disks are.
+    /// Returns the fill level of the disks.
     pub fn disk_usage(self) -> DiskUsage {
         match (self.0 & Flags::DISK) >> Flags::DISK_SHIFT {
             0 => DiskUsage::NotAvailable,
@@ -104,7 +104,7 @@ pub struct AppState {
     pub load: u64,
     /// The last entry of the metadata log that it has applied.
     pub epoch: Epoch,
-    /// How busy it says it is, in thousandths; Cassandra's SEVERITY.
+    /// Its own load, in thousandths; Cassandra's SEVERITY.
     pub severity: u32,
     /// Its readiness.
     pub flags: Flags,

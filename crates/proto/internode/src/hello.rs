@@ -219,7 +219,7 @@ pub enum Stranger {
     Cql,
     /// HTTP.
     Http,
-    /// Nobody known.
+    /// No known member.
     Unknown,
 }
 

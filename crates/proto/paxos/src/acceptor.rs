@@ -24,7 +24,7 @@ use stdx::invariant;
 /// rejected as overloaded; a partition with so many at once is contended far beyond its throughput.
 pub const HELD_MAX: usize = 1024;
 
-/// Where an answer goes: a slot of the driver.
+/// Destination of an answer: a slot of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyTo(pub u64);
 
@@ -37,7 +37,7 @@ pub struct Token(u64);
 pub enum Input<V> {
     /// A message came.
     Request {
-        /// Where the answer goes.
+        /// Destination of the answer.
         to: ReplyTo,
         /// The message.
         request: Request<V>,
@@ -45,7 +45,7 @@ pub enum Input<V> {
     /// Registers of another replica, for one that joins ([`AcceptorState::merge`]). The answer is
     /// [`Reply::Committed`] with the newest ballot.
     Adopt {
-        /// Where the answer goes.
+        /// Destination of the answer.
         to: ReplyTo,
         /// The other replica's registers.
         state: AcceptorState<V>,
@@ -72,12 +72,12 @@ pub enum Output<V> {
     /// Take the view that the read of this prepare sees, in this turn: what is committed later must
     /// not be in it, what is committed now must. The data is sent with the reply.
     TakeReadView {
-        /// Where the answer goes.
+        /// Destination of the answer.
         to: ReplyTo,
     },
     /// Send the answer.
     Reply {
-        /// Where it goes.
+        /// Destination of the answer.
         to: ReplyTo,
         /// The answer.
         reply: Reply<V>,
@@ -257,7 +257,7 @@ impl<V: Clone> Acceptor<V> {
         false
     }
 
-    /// Gives an answer, or holds it back until all records issued so far are durable.
+    /// Sends an answer, or holds it back until all records issued so far are durable.
     pub(crate) fn answer(&mut self, to: ReplyTo, reply: Reply<V>, out: &mut Vec<Output<V>>) {
         if self.failed {
             return;

@@ -40,7 +40,7 @@ pub struct Ballot {
     tie: u64,
 }
 
-/// Why sixteen bytes are not a ballot.
+/// Reason why sixteen bytes are not a ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BallotError {
     /// Not a version-1 UUID.
@@ -151,7 +151,7 @@ pub fn tie_bits(host: HostId, shard: ShardId, start_nonce: u64) -> u64 {
     (codec::xxh3_64(&bytes) >> 2) | (1 << 63)
 }
 
-/// Makes the ballots of one shard: a clock that follows wall time and everything it has seen.
+/// Generator of one shard's ballots: a clock that follows wall time and everything it has seen.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BallotClock {
     last_micros: u64,
@@ -167,9 +167,9 @@ pub struct BallotClock {
 pub struct TooFarAhead {
     /// The ballot.
     pub ballot: Ballot,
-    /// How far ahead it is.
+    /// Its distance ahead.
     pub ahead_micros: u64,
-    /// How far ahead it may be.
+    /// The bound.
     pub max_micros: u64,
 }
 
@@ -198,7 +198,7 @@ impl BallotClock {
         BallotClock { last_micros: 0, tie, skew_max_micros }
     }
 
-    /// How far ahead of the wall clock a ballot may be.
+    /// Upper bound of a ballot's distance ahead of the wall clock.
     pub fn skew_max_micros(&self) -> u64 {
         self.skew_max_micros
     }

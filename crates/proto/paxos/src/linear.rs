@@ -52,9 +52,9 @@ impl End {
 /// One operation of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<O> {
-    /// When it began.
+    /// Time at which it began.
     pub start: u64,
-    /// When it ended, and how.
+    /// Its end.
     pub end: End,
     /// The operation.
     pub operation: O,

@@ -50,21 +50,21 @@ pub enum AcceptorOutput<V> {
     },
     /// Send the answer.
     Reply {
-        /// Where it goes.
+        /// Destination of the answer.
         to: ReplyTo,
         /// The answer.
         reply: Reply<V>,
     },
     /// The instance is decided: answer with the entries from this one on, as [`Entries`].
     Known {
-        /// Where it goes.
+        /// Destination of the answer.
         to: ReplyTo,
         /// The first entry.
         from: Epoch,
     },
     /// Entries before the instance are missing here: answer with [`Learn`] from this one on.
     Missing {
-        /// Where it goes.
+        /// Destination of the answer.
         to: ReplyTo,
         /// The first missing entry.
         from: Epoch,

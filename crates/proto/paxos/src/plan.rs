@@ -44,7 +44,7 @@ impl TargetSet {
         self.0 & 1u128.checked_shl(u32::from(target)).unwrap_or(0) != 0
     }
 
-    /// How many.
+    /// Returns the number of targets in the set.
     pub fn len(self) -> usize {
         usize::try_from(self.0.count_ones()).unwrap_or(TARGETS_MAX)
     }
@@ -103,7 +103,7 @@ impl FromIterator<Target> for TargetSet {
 pub struct CommitQuorum {
     /// Replicas whose acknowledgements count: all, or those of one datacenter.
     pub among: TargetSet,
-    /// How many of them.
+    /// Number of acknowledgements needed.
     pub required: usize,
 }
 
@@ -192,7 +192,7 @@ impl Plan {
         Plan { own: own.filter(|own| self.voters.contains(*own)), ..self }
     }
 
-    /// That the numbers can decide, and decide once.
+    /// Checks that the numbers can decide, and decide once.
     ///
     /// # Errors
     /// See [`PlanError`].

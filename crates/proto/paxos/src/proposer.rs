@@ -57,7 +57,7 @@ pub struct Proposer<V> {
     early_read: bool,
     rounds: u32,
     contentions: u32,
-    /// When the next round starts if this one has come to nothing.
+    /// Start of the next round, unless this one succeeds before.
     retry_at: Instant,
     wake_at: Option<Instant>,
     epoch_wanted: Option<Epoch>,

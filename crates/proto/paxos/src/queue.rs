@@ -49,7 +49,7 @@ pub enum Arrival {
     Refuse(Refusal),
 }
 
-/// Why an operation was refused at arrival.
+/// Reason why an operation was refused at arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It would end after its deadline.

@@ -181,7 +181,7 @@ pub struct Prune<'a> {
     pub table: TableId,
     /// The partition key, serialised.
     pub key: &'a [u8],
-    /// Up to which every replica has what was chosen.
+    /// Ballot up to which every replica has all chosen values.
     pub ballot: Ballot,
 }
 
@@ -207,7 +207,7 @@ impl Prunes {
         self.count += 1;
     }
 
-    /// How many there are.
+    /// Returns the number of prunes.
     pub fn len(&self) -> usize {
         self.count
     }

@@ -18,7 +18,7 @@ pub struct Target(pub u8);
 pub struct TargetSet(u128);
 
 impl TargetSet {
-    /// Nobody.
+    /// The empty set.
     pub const EMPTY: TargetSet = TargetSet(0);
 
     fn bit(target: Target) -> u128 {
@@ -49,7 +49,7 @@ impl TargetSet {
         self.0.count_ones() as usize
     }
 
-    /// Nobody is in.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -66,7 +66,7 @@ pub(crate) struct Inner {
     pub(crate) redistribute: RefCell<Option<Redistribute>>,
     pub(crate) state: RefCell<State>,
     pub(crate) counters: Counters,
-    /// Whoever writes or removes files holds its one permit.
+    /// Held by the task that writes or removes files; one permit.
     pub(crate) writer: Semaphore,
     /// One permit per delivery that may run.
     pub(crate) deliveries: Semaphore,
@@ -185,7 +185,7 @@ impl Hints {
         let entry = state.hosts.entry(host).or_default();
         entry.up = false;
         entry.throttled |= !entry.is_empty();
-        // Told again, the first time counts.
+        // The first of several reports counts.
         entry.down_since.get_or_insert(since);
     }
 
@@ -261,7 +261,7 @@ impl Hints {
         self.inner.state.borrow().pending()
     }
 
-    /// Makes everything that was stored so far durable. Whoever deletes something because a hint
+    /// Makes everything that was stored so far durable. A caller that deletes data because a hint
     /// was stored calls this before.
     ///
     /// # Errors

@@ -241,7 +241,7 @@ impl<N: Shards> Driver<N> {
                 self.timer = Some(Box::pin(async move { rt.sleep_until(at).await }));
             }
             Output::SlotFree => {
-                // Told before the commit's outcome, after every other one.
+                // Reported before the commit's outcome, after every other one.
                 let left = match self.outcome {
                     None | Some(Outcome::Applied | Outcome::Read) => Left::Settled,
                     Some(Outcome::NotApplied | Outcome::Failed(_)) => Left::Unsettled,

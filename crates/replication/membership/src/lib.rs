@@ -151,7 +151,7 @@ struct Inner {
     on_change: RefCell<Vec<ChangeHook>>,
     on_applied: RefCell<Vec<ChangeHook>>,
     gate: rt::Gate,
-    /// Told when the snapshot changes.
+    /// Notified when the snapshot changes.
     changed: Notify,
     /// Shard 0 only.
     owner: Option<Owner>,

@@ -37,7 +37,7 @@ pub(crate) struct Env {
     pub(crate) serving_bytes: Cell<usize>,
     pub(crate) draining: Cell<bool>,
     pub(crate) ended: Cell<bool>,
-    /// Told when draining begins, when it may be over, and when all ends.
+    /// Notified when draining begins, when it may be over, and when all ends.
     pub(crate) changed: Notify,
 }
 

@@ -23,7 +23,7 @@ pub enum LinkFailure {
     Refused,
 }
 
-/// Told of connections to peers that failed.
+/// Called for each connection to a peer that failed.
 pub type LinkFailed = Rc<dyn Fn(HostId, LinkFailure)>;
 
 /// Called for answers whose sender knows a newer epoch than that of [`Messaging::set_epoch`].

@@ -29,7 +29,7 @@ pub(crate) struct Link {
     pub(crate) abort: Notify,
     /// A test cut it: see `cut`.
     pub(crate) is_cut: Cell<bool>,
-    /// Told when that changes and when the connection ends.
+    /// Notified when that changes and when the connection ends.
     pub(crate) changed: Notify,
     pub(crate) closing: RefCell<Option<&'static str>>,
 }

@@ -133,7 +133,7 @@ impl Announcer {
     }
 
     fn outgoing(&self, host: HostId) -> Outgoing {
-        // Whoever does not answer soon must not hold the repair up.
+        // A node that does not answer soon must not hold the repair up.
         let deadline = self.env.rt.now() + self.env.settings.retry_pause * 8;
         Outgoing { host, shard: ShardId(0), verb: Verb::RepairTell, deadline, trace: None }
     }

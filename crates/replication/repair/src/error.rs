@@ -44,7 +44,7 @@ pub enum RepairError {
     /// This node's own data.
     #[error("this node failed: {0}")]
     Store(StoreError),
-    /// Somebody ended it.
+    /// The repair was cancelled.
     #[error("the repair was cancelled")]
     Aborted,
     /// This node is stopping.

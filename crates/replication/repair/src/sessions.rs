@@ -194,7 +194,7 @@ impl Sessions {
         let _ = self.env.gate.spawn(&self.env.rt, Group::Stream, "repair-close", task);
     }
 
-    /// Gives up sessions of which nothing is heard. Shard 0.
+    /// Aborts sessions of which nothing is heard. Shard 0.
     pub(crate) async fn watch(&self) {
         let env = &self.env;
         loop {

@@ -19,12 +19,12 @@ pub struct ClusterView {
     truncations: RefCell<Truncations>,
 }
 
-/// Which truncations requests of older metadata do not know of, as far as this run can tell.
+/// Truncations that requests with older metadata do not know of, as far as this run can tell.
 struct Truncations {
     known: BTreeMap<TableId, Truncation>,
     /// The epoch that was looked at last.
     seen: Epoch,
-    /// Since then no table was truncated.
+    /// Epoch after which no table was truncated.
     last: Epoch,
 }
 
@@ -78,8 +78,8 @@ impl ClusterView {
         known.map_or_else(|| host.to_string(), |address| format!("/{address}"))
     }
 
-    /// How a table's partitions are spread. `None`: no such table (or more datacenters than can be
-    /// numbered).
+    /// Returns the distribution of a table's partitions. `None`: no such table (or more datacenters
+    /// than can be numbered).
     pub fn topology(&self, snapshot: &ClusterSnapshot, table: TableId) -> Option<Rc<Topology>> {
         self.topologies.borrow_mut().of_table(snapshot, table)
     }
@@ -97,8 +97,8 @@ impl ClusterView {
         self.topologies.borrow_mut().of_table_serial(snapshot, table)
     }
 
-    /// Since which epoch no table was truncated: what a coordinator that is not so far has read may
-    /// be gone.
+    /// Returns the epoch since which no table was truncated. Data that a coordinator at an older
+    /// epoch has read may be gone.
     pub fn emptied_at(&self, snapshot: &ClusterSnapshot) -> Epoch {
         let mut truncations = self.truncations.borrow_mut();
         if truncations.seen < snapshot.epoch {
@@ -119,7 +119,7 @@ impl ClusterView {
         topology.replicas(token, out, |host| is_alive(host), |_| false);
     }
 
-    /// Which shard of a peer owns a token of a table, as far as is known.
+    /// Returns the map of a peer's shards to tokens, as far as it is known.
     pub fn shard_map_of(&self, host: HostId) -> ShardMap {
         let shards = self.parts.messaging.peer(host).map_or(1, |p| p.shard_count);
         ShardMap::ByTokenHash { shards: shards.max(1) }

@@ -29,7 +29,7 @@ pub struct Env {
     /// Set once, when the node is part of a cluster.
     cluster: OnceCell<Rc<ClusterView>>,
     tables: TableCache,
-    /// Where traces of peers' requests go.
+    /// Destination of the traces of peers' requests.
     pub(crate) peer_traces: RefCell<Option<TraceSink>>,
     /// Tombstones behind which pages of replicas end.
     replica_tombstones: Cell<u32>,
@@ -57,7 +57,8 @@ impl Env {
         }
     }
 
-    /// Makes the shard part of a cluster; a second call changes nothing. Whether this was the first one.
+    /// Makes the shard part of a cluster; a second call changes nothing. Returns whether this was
+    /// the first one.
     #[must_use]
     pub fn join(&self, cluster: Rc<ClusterView>) -> Joined {
         match self.cluster.set(cluster) {
@@ -78,7 +79,7 @@ impl Env {
         self.tables.get(snapshot, table)
     }
 
-    /// Which shard of this node owns a token of a table.
+    /// Returns the map of this node's shards to tokens.
     #[inline]
     pub fn shard_map(&self) -> ShardMap {
         ShardMap::ByTokenHash { shards: self.rt.shard_count() }
@@ -95,7 +96,8 @@ impl Env {
         self.rt.shard()
     }
 
-    /// Tombstones behind which pages end that this node makes as a replica.
+    /// Returns the number of tombstones after which this node ends the pages that it builds as a
+    /// replica.
     pub fn tombstones_of_pages(&self) -> u32 {
         self.replica_tombstones.get()
     }
@@ -105,7 +107,7 @@ impl Env {
         self.replica_tombstones.set(tombstones.max(1));
     }
 
-    /// Why no replica would apply a mutation; `None` when they would.
+    /// Returns the reason why no replica would apply a mutation; `None` when they would.
     pub fn refusal_of(&self, mutation: &[u8]) -> Option<String> {
         match self.store.check(&data::MutationRef::open(mutation)?) {
             Err(StoreError::Unwritable { what, .. }) => Some(what),

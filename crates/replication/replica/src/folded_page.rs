@@ -25,7 +25,7 @@ pub fn open_result<'a>(
     Some(((*first == GOES_ON).then_some(clustering), bytes))
 }
 
-/// Has rows folded, and makes a page of the results.
+/// Folds rows, and builds a page of the results.
 pub(crate) struct FoldSink<'f> {
     folding: Box<dyn Folding + 'f>,
     page: PackedPage,

@@ -22,7 +22,7 @@ pub trait Node: Clone + 'static {
         query: ReplicaQuery,
     ) -> impl Future<Output = Result<ReplicaRead, StoreError>> + 'static;
 
-    /// Has another shard of this node make a packed page.
+    /// Requests a packed page from another shard of this node.
     fn packed_page_of(
         &self,
         shard: ShardId,

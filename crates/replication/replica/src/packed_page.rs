@@ -65,9 +65,9 @@ pub struct RowPosition<'a> {
 pub struct PackedPage {
     /// Its items.
     pub bytes: Vec<u8>,
-    /// The page stopped at a limit: there may be more behind its end.
+    /// The page stopped at a limit: more may follow its end.
     pub more: bool,
-    /// Up to where it goes; set when there may be more.
+    /// Position of its end; set when more may follow.
     pub end: Option<PageEnd>,
     /// Rows in it.
     pub rows: usize,
@@ -84,7 +84,7 @@ pub struct PackedPage {
     pub is_failed: bool,
 }
 
-/// Up to where a page goes: everything before and at this place was looked at.
+/// End of a page: everything up to and including this position was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageEnd {
     /// Token of its last partition.

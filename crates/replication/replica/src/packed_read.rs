@@ -18,7 +18,7 @@ use crate::shard_reads;
 pub enum ShardWork {
     /// Filters out unwanted rows.
     Filter(Arc<dyn RowFilter>),
-    /// Makes results of them.
+    /// Folds the rows to results.
     Fold(Arc<dyn RowFold>),
 }
 

@@ -85,7 +85,7 @@ impl Env {
         note(format!("Adding to {} memtable", table.as_deref().unwrap_or("a")));
     }
 
-    /// Has what this node does for traced requests of peers given to `sink`.
+    /// Sets `sink` as the receiver of the events for traced requests of peers.
     pub fn on_peer_trace(&self, sink: TraceSink) {
         *self.peer_traces.borrow_mut() = Some(sink);
     }

@@ -44,7 +44,7 @@ pub fn of_store(error: &StoreError) -> ReplicaError {
     of_reply(&error_reply(error))
 }
 
-/// How this node, as a replica, says that it failed.
+/// Converts an error of this node, as a replica, to its reply.
 pub fn error_reply(error: &StoreError) -> ErrorReply {
     match error {
         StoreError::UnknownTable(table) => ErrorReply::UnknownTable(*table),
@@ -64,7 +64,7 @@ pub fn error_reply(error: &StoreError) -> ErrorReply {
     }
 }
 
-/// How a forwarding node says that it could not reach one of its targets.
+/// Converts the failure of a forwarding node to reach one of its targets to its reply.
 pub fn of_forward(error: &MessagingError) -> ErrorReply {
     match error {
         MessagingError::Remote(reply) => reply.clone(),

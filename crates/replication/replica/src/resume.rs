@@ -1,4 +1,4 @@
-//! Where a read goes on after a page.
+//! Position at which a read resumes after a page.
 
 use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
 use data::replica_page::PageEnd;

@@ -90,7 +90,7 @@ pub fn decode(payload: &[u8], expected: &Expected<'_>) -> Result<PackedPage, Str
 }
 
 impl Expected<'_> {
-    /// How many rows, or results, a page has that is one.
+    /// Checks a page, and returns the number of its rows or results.
     fn check(&self, page: &PackedPage) -> Result<usize, &'static str> {
         let (mut at, mut rows) = (0, 0_usize);
         let mut last: Option<(Token, &[u8])> = None;

@@ -27,7 +27,7 @@ use crate::shard_reads::ShardReads;
 /// that a last row of usual size still fits.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// When a peer asks, and until when it waits.
+/// Epoch of a peer's request, and the deadline of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// The epoch of its metadata.
@@ -41,7 +41,7 @@ impl Terms {
     }
 }
 
-/// How a page is read for a peer.
+/// Options for reading a page for a peer.
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     /// Part of the table that the query sees.

@@ -23,7 +23,7 @@ impl<S> Default for VerbRegistry<S> {
 }
 
 impl<S> VerbRegistry<S> {
-    /// Has these verbs served, each by one function (INV-verbs-1).
+    /// Registers these verbs, each with one function (INV-verbs-1).
     pub fn register(&mut self, handlers: &[(Verb, VerbHandler<S>)]) {
         for (verb, handler) in handlers {
             stdx::invariant!(

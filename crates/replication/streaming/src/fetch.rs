@@ -16,7 +16,7 @@ use crate::plan::FetchRange;
 use crate::pull::Puller;
 use crate::report::{FetchProgress, FetchReport};
 
-/// Told of ranges that are here, durably.
+/// Called with ranges that have been received, durably.
 pub type Keep<'a> = dyn Fn(Vec<FetchRange>) -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a;
 
 /// Identity of an operation.

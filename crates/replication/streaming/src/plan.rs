@@ -360,7 +360,7 @@ fn ranges_of(
     let mut ranges = Ranges::default();
     for movement in movements(before, after).into_iter().filter(|m| m.to == host) {
         if movement.from.is_empty() {
-            // Nobody had it: there is nothing to copy.
+            // No replica had it: there is nothing to copy.
             continue;
         }
         let Some(chosen) = movement.sources(is_alive, WholeCluster::Yes) else {

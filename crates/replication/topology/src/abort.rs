@@ -12,7 +12,7 @@ use stdx::HostId;
 use crate::env::Env;
 use crate::steps::Steps;
 
-/// Why a handover is not given up.
+/// Reason for refusing to abort a handover.
 const TOO_LATE: &str = "all data is copied and others are read from already: too late; the same order \
     once more ends it";
 type Result<T> = std::result::Result<T, String>;

@@ -151,8 +151,8 @@ fn is_stranger(snapshot: &ClusterSnapshot, answers: &[Answer]) -> bool {
     !welcome && refused.count() > snapshot.voters.len() / 2
 }
 
-/// Goes by what members have answered of themselves: those for which `may_move` holds are where they
-/// answered. How many were elsewhere before.
+/// Applies the answers of members: those for which `may_move` holds are taken to be where they
+/// answered. Returns the number of members that were elsewhere before.
 pub(crate) fn sighted(
     messaging: &Messaging,
     snapshot: &ClusterSnapshot,

@@ -372,7 +372,7 @@ impl Bootstrap {
             .all(|host| self.env.liveness.is_alive(*host))
     }
 
-    /// That the member whose place this node takes has not come back.
+    /// Checks that the member whose place this node takes has not come back.
     ///
     /// # Errors
     /// `Join`.

@@ -84,7 +84,7 @@ fn is_replicated_otherwise(before: &ClusterSnapshot, after: &ClusterSnapshot) ->
     })
 }
 
-/// Where it is remembered that a shard has something to remove: a file without content,
+/// Marker that a shard has data to remove: a file without content,
 /// `metadata/cleanup/<shard>of<shards>` of the work directory.
 struct Due {
     fs: Fs,
@@ -146,7 +146,7 @@ impl Due {
     }
 }
 
-/// Why a cleanup that was ordered was not carried out.
+/// Reason why an ordered cleanup was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CleanupError {
     /// A node moves; in Cassandra's words.
@@ -256,7 +256,7 @@ impl Cleanup {
                         }
                     }
                 }
-                // Something that came meanwhile keeps its mark.
+                // A change that came meanwhile keeps its mark.
                 if is_clean && !due.get() {
                     remembered.clear(this.env.rt.shard().0 == 0).await;
                     if due.get() {

@@ -25,12 +25,12 @@ use crate::steps::SUBMIT;
 
 /// For one answer about rounds of lightweight transactions.
 pub(crate) const REGISTERS: Duration = Duration::from_secs(10);
-/// How long one answer to an order is waited for, and the pause before it is asked again.
+/// Longest wait for one answer to an order, and the pause before the next question.
 const ANSWER: Duration = Duration::from_secs(5);
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How long a node that is to copy may be silent before the movement is given up.
+/// Longest silence of a node that is to copy, before the movement is aborted.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How often a copy is tried before it counts as failed.
+/// Attempts of a copy before it counts as failed.
 pub(crate) const ATTEMPTS: usize = 3;
 
 type Result<T> = std::result::Result<T, String>;
@@ -264,7 +264,7 @@ impl RangeCopies {
         all.map(|movement| movement.to).collect()
     }
 
-    /// Has everybody copy what they will own once `mover` is gone.
+    /// Makes all receivers copy the ranges that they will own once `mover` is gone.
     pub(crate) async fn give_away(&self, mover: HostId, epoch: Epoch) -> Result<()> {
         let snapshot = self.env.membership.snapshot();
         let me = snapshot.local.host_id;

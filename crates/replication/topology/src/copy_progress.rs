@@ -11,7 +11,7 @@ use streaming::FetchProgress;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// How far a copy is, as its node says; counted by table.
+/// Progress of a copy, as its node reports it; counted by table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress {
     /// Ranges of tables that are to be copied.
@@ -63,9 +63,9 @@ pub(crate) fn read_taken(payload: &[u8]) -> std::result::Result<Taken, DecodeErr
 pub(crate) struct Copies {
     /// The fetches of its own copies, by the member that goes.
     pub(crate) fetches: RefCell<BTreeMap<HostId, Uuid>>,
-    /// How far its own copies are, by the key of their order.
+    /// Progress of this node's own copies, by the key of their order.
     own: RefCell<BTreeMap<String, CopyProgress>>,
-    /// How far the others are.
+    /// Progress of the others' copies.
     others: RefCell<BTreeMap<HostId, CopyProgress>>,
 }
 
@@ -96,7 +96,7 @@ impl Copies {
         self.others.borrow_mut().clear();
     }
 
-    /// How far those are that copy on this node's order.
+    /// Progress of the nodes that copy on this node's order.
     pub(crate) fn others(&self) -> Vec<(HostId, CopyProgress)> {
         self.others.borrow().iter().map(|(host, progress)| (*host, *progress)).collect()
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use stdx::{HostId, IoError};
 
-/// Why a node is not, or is no more, a member of the cluster.
+/// Reason why a node is not, or is no more, a member of the cluster.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TopologyError {
     /// An address of the configuration is a name; names are resolved before the node starts.

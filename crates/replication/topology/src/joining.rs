@@ -21,15 +21,15 @@ use crate::introduction::{self, Membership, Run};
 use crate::seeds::{self, Answer};
 use crate::unreachable_seeds::{SeedRefusals, is_out_of_reach, nobody_listens, out_of_reach};
 
-/// How long a newcomer looks for a member among its seeds.
+/// Longest search of a newcomer for a member among its seeds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two rounds of asking: twice as long each time, from the first to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-/// How often it is said in the log that the node still waits.
+/// Interval of the log line that says that the node still waits.
 const REMIND: Duration = Duration::from_secs(10);
 /// For one member's answer to the question to be let in: it may have to ask the voters twice.
 const ANSWER: Duration = Duration::from_secs(25);
-/// How long a host id may seem to be in use by the process before this one.
+/// Longest time for which the previous process may make the host id seem in use.
 const GHOST: Duration = Duration::from_secs(15);
 /// Most members that are asked at a start whether they know this node.
 const ASKED_MAX: usize = 16;
@@ -50,9 +50,9 @@ pub struct Newcomer<'a> {
     pub options: &'a Options,
     /// The way to other nodes.
     pub messaging: &'a Messaging,
-    /// Where the metadata log and the identity are.
+    /// Directory of the metadata log and the identity.
     pub work_dir: &'a str,
-    /// Where the node stands.
+    /// Datacenter and rack of the node.
     pub place: &'a Place,
     /// Identity of this node.
     pub identity: Identity,
@@ -170,7 +170,7 @@ impl Newcomer<'_> {
         self.options.replace_address_first_boot.is_none() && (is_first || is_itself)
     }
 
-    /// That the data of this node may come into a cluster that has members.
+    /// Checks that the data of this node may come into a cluster that has members.
     ///
     /// # Errors
     /// `Join`.

@@ -1,4 +1,4 @@
-//! How a node comes into a cluster, moves in it and goes, with its data; and how keyspaces get other replicas.
+//! Membership changes of nodes with their data: join, move, leave; and keyspaces that get other replicas.
 //!
 //! Owns: `metadata/identity` ([`identity`]), founding and joining ([`joining`], [`bootstrap`]), members that go
 //! ([`leaving`]) or take another token ([`moving`]), copies on the order of another node ([`copies`]), operations that are

@@ -25,7 +25,7 @@ pub enum Force {
     LoseHints,
 }
 
-/// Why a copy is to be made.
+/// Cause of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A member goes, or moves.
@@ -46,9 +46,9 @@ impl What {
 /// An order to copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Why.
+    /// Its cause.
     pub what: What,
-    /// Since when that is so.
+    /// Epoch of the cause.
     pub epoch: Epoch,
 }
 
@@ -77,7 +77,7 @@ pub struct Orders {
     pub(crate) changed_at: Cell<Epoch>,
     /// This node copies what it owns.
     pub(crate) rebuilding: Rebuilding,
-    /// How far copies are.
+    /// Progress of copies.
     pub(crate) copies: Copies,
     /// This node was leaving, and the others have decided that it is out.
     pub(crate) put_out: Cell<bool>,
@@ -96,7 +96,7 @@ impl Orders {
         removal.as_ref().map(|(host, waiting)| (*host, waiting.iter().copied().collect()))
     }
 
-    /// How far those are that copy on this node's order.
+    /// Progress of the nodes that copy on this node's order.
     pub fn copies_of_others(&self) -> Vec<(HostId, CopyProgress)> {
         self.copies.others()
     }
@@ -179,7 +179,8 @@ impl Orders {
         Ok(())
     }
 
-    /// Has a movement of `host` that this node carries out be given up, while its copies are made.
+    /// Requests the abort of a movement of `host` that this node carries out, while its copies are
+    /// made.
     ///
     /// # Errors
     /// There is none, or all is copied.

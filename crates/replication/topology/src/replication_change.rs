@@ -22,11 +22,11 @@ use crate::env::Env;
 use crate::orders::{Job, Order, What};
 use crate::steps::Steps;
 
-/// How long a stage waits for what is down.
+/// Longest wait of a stage for nodes that are down.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks at what is handed over.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often it is said in the log that a stage waits.
+/// Interval of the log line that says that a stage waits.
 const REMIND: Duration = Duration::from_secs(10);
 
 type Result<T> = std::result::Result<T, String>;

@@ -18,7 +18,7 @@ const GOSSIP_SETTLES: Duration = Duration::from_secs(3);
 const REMIND: Duration = Duration::from_secs(10);
 /// Patience with the voters at each step.
 pub(crate) const SUBMIT: Duration = Duration::from_secs(30);
-/// How long handovers of keyspaces are waited for before a node moves, and between two looks.
+/// Longest wait for handovers of keyspaces before a node moves, and the pause between two checks.
 const HANDOVERS: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 

@@ -43,7 +43,7 @@ pub(crate) fn nobody_listens(own: SocketAddr, others: &[SocketAddr]) -> String {
     )
 }
 
-/// Since when all seeds have refused connections.
+/// Time since which all seeds have refused connections.
 #[derive(Debug, Default)]
 pub(crate) struct SeedRefusals {
     since: Option<Instant>,

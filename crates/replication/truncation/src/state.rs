@@ -36,7 +36,7 @@ pub struct TruncationParts {
     pub timeout: Duration,
     /// Asks the [`Truncations`] of another shard of this node.
     pub ask: AskShard,
-    /// Told of each failure of the store; writes the log line.
+    /// Called for each failure of the store; writes the log line.
     pub on_failure: Rc<dyn Fn(&StoreError)>,
 }
 

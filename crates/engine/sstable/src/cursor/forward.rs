@@ -7,7 +7,7 @@ use super::{Current, Place, Result, SstableCursor, State, Step, Target};
 use crate::search::Found;
 
 impl SstableCursor {
-    /// Passes over rows before the current slice where they lie.
+    /// Skips rows before the current slice in the loaded bytes.
     fn skip_before_slice(&mut self) {
         let Some(slice) = self.slices.0.get(self.slice) else { return };
         let (schema, comparator) = (self.meta.schema(), self.meta.comparator());
@@ -134,7 +134,7 @@ impl SstableCursor {
         }
     }
 
-    /// Passes over the rest of a partition by the sizes of its rows.
+    /// Skips the rest of a partition by the sizes of its rows.
     pub(super) fn skip_rows(&mut self) -> Result<Step> {
         loop {
             let head = match self.ensure_head(false)? {

@@ -73,7 +73,7 @@ impl Default for ScrubOptions {
     }
 }
 
-/// Whoever has a file scrubbed.
+/// Caller of a scrub: it names new file sets and receives reports.
 pub trait ScrubHost {
     /// The number of the next file set; `None` aborts the scrub.
     fn next_generation(&mut self) -> Option<Generation>;

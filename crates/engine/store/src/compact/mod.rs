@@ -46,7 +46,7 @@ pub struct Compactor {
     pub(crate) control: Control,
     /// Bytes per second; 0 is no limit.
     compaction_rate: Cell<u64>,
-    /// Told of finished compactions.
+    /// Called for each finished compaction.
     on_compacted: Hook<CompactionRecord>,
     /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
     compacted_bytes: Cell<(u64, u64)>,

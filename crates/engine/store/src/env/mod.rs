@@ -46,7 +46,7 @@ pub struct Env {
     pub(crate) work: Notify,
     /// The store is stopping.
     pub(crate) stop: Notify,
-    /// Told of failures of the disk.
+    /// Called for each failure of the disk.
     on_failure: Hook<StoreFailure>,
 }
 
@@ -97,7 +97,7 @@ impl Env {
 
     /// The same until then.
     pub(crate) async fn pause_until(&self, due: Instant) {
-        // Nobody waits for a stop that has begun: its notification is gone.
+        // A stop that has begun sends no further notification.
         if !self.stopping.get() {
             // Elapsed: the pause is over.
             let _ = self.rt.timeout(due, self.stop.notified()).await;

@@ -36,7 +36,7 @@ pub struct Files {
     pub(crate) links: Links,
     /// Uncompressed chunks of files.
     pub(crate) cache: ChunkCache,
-    /// Told of damaged files.
+    /// Called for each damaged file.
     on_damage: Hook<DamageEvent>,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Progress {
     pub(crate) part: Cell<(u64, u64)>,
     /// Bytes on disk that this part, or a later one, may need.
     pub(crate) needed: Cell<u64>,
-    /// Somebody wants it to end without an output.
+    /// A request to end the compaction without an output is pending.
     pub(crate) stopped: Cell<bool>,
 }
 

@@ -377,7 +377,7 @@ impl Observer {
         }
     }
 
-    /// Tells of files that came or went since the last call.
+    /// Reports files that were added or removed since the last call.
     pub(crate) fn tell_large_events(&self) {
         for table in self.tables.all_tables() {
             self.tell_large_events_of(&table);

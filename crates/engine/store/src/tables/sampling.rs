@@ -286,7 +286,7 @@ impl Sampling {
                 false => sketch.raise(what, value),
             }
         } else if now > running.until + KEPT_FOR {
-            // Whoever began it went away.
+            // The client that began it went away.
             all.remove(&sampler);
             self.is_on.set(!all.is_empty());
         }

@@ -326,7 +326,7 @@ pub(crate) struct TableState {
     /// Inputs of compactions that run.
     pub(crate) claimed: RefCell<Vec<Generation>>,
     overrides: Cell<Overrides>,
-    /// Somebody has the table as a whole: no compaction of it begins.
+    /// A task has the table exclusively: no compaction of it begins.
     pub(crate) owned: Cell<bool>,
     /// Number of tasks that have it or wait for it.
     pub(crate) wanted: Cell<u32>,

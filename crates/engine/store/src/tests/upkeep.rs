@@ -234,7 +234,7 @@ fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left
         store.flush(None).await.unwrap();
         let directory = store.rooms.files.directories.directory_of(&schema().tables_by_id[&TABLE]);
         store.stop().await;
-        // Nobody dropped it here: Cassandra's, or copied there.
+        // It was not dropped on this node: it is Cassandra's, or was copied here.
         let reopen = || Store::open(rt.clone(), options(&rt), schema_of(vec![]));
         let (store, _) = reopen().await.unwrap();
         assert_eq!(

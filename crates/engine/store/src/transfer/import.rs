@@ -471,7 +471,7 @@ impl Transfer {
             if links {
                 match fs.hard_link(&path, &to).await {
                     Ok(()) => {
-                        // Whoever put it there may not have synced it.
+                        // The program that put it there may not have synced it.
                         let read = OpenOptions { read: true, ..OpenOptions::default() };
                         fs.open(&to, read).await?.sync_data().await?;
                         continue;

@@ -33,8 +33,8 @@ use crate::tables::table_file::{TableFile, map_error};
 use crate::transfer::Transfer;
 use crate::transfer::file_streams::{Coming, Syncing};
 
-/// Partitions for which the Bloom filter of the first file is made. Nobody knows how many will
-/// come: a file that has as many is ended, and the next one is made for [`GROWTH`] times more.
+/// Partitions for which the Bloom filter of the first file is sized. Their final number is unknown:
+/// a file that reaches its number is finished, and the next one is sized for [`GROWTH`] times more.
 const FIRST_PARTITIONS: u64 = 8192;
 /// See [`FIRST_PARTITIONS`].
 const GROWTH: u64 = 8;

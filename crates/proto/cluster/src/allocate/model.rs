@@ -238,7 +238,7 @@ impl Model {
         differ.collect()
     }
 
-    /// How uneven it is; smaller is better.
+    /// Measure of imbalance; smaller is better.
     pub(super) fn cost(&self, part: f64) -> f64 {
         let of_rule = |(rule, weight): (Rule, f64)| {
             let (shares, _) = self.shares(rule);

@@ -1,4 +1,4 @@
-//! When each range of a table moved last.
+//! Epochs of the last movements of each range of a table.
 //!
 //! INV-placement-5: of a dated table, a sender at `moved(token).at` or later has the replicas that the
 //! table has for the token, in the same order and with the same of them natural and moving; one at
@@ -56,7 +56,8 @@ impl Placements {
         moved
     }
 
-    /// When the range of a token moved last; `UNKNOWN` when the table is not dated.
+    /// Returns the epochs of the last movements of a token's range; `UNKNOWN` when the table is not
+    /// dated.
     pub fn moved(&self, token: Token) -> Moved {
         self.moved.get(self.index_of(token)).copied().unwrap_or(Moved::UNKNOWN)
     }

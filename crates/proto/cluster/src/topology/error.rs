@@ -1,4 +1,4 @@
-//! Why a change of membership is refused, and what to do about it.
+//! Reasons for refusing a change of membership, each with its remedy.
 
 use std::net::SocketAddr;
 

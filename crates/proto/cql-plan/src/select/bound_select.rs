@@ -44,7 +44,7 @@ pub struct BoundSelect {
     pub floor: Option<RingBound>,
     /// The partition that the last page ended in, with the rows it gave.
     pub resumed: Option<(Vec<u8>, u32)>,
-    /// Whoever asks may see what masks hide.
+    /// The user may see masked values.
     pub unmasked: bool,
     /// For functions in the selection.
     pub wall: WallMicros,

@@ -93,7 +93,7 @@ pub struct SelectPlan {
     selects_statics: bool,
     /// Columns outside the primary key whose cells are read; `None`: all.
     looked_at: Option<Arc<[ColumnId]>>,
-    /// Told from others by paging states.
+    /// Distinguishes the statement from others in paging states.
     fingerprint: StatementFingerprint,
     selects_all: bool,
     /// ALLOW FILTERING is written.

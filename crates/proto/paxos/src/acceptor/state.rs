@@ -41,7 +41,7 @@ impl<V> Default for AcceptorState<V> {
 pub struct Admission {
     /// The replica's wall clock.
     pub now: WallMicros,
-    /// How far ahead of it a ballot may be.
+    /// Upper bound of a ballot's distance ahead of it.
     pub skew_max_micros: u64,
     /// Ballots up to this one are refused, because registers that were not newer may have been
     /// dropped. Durable before the first of them is dropped; never goes back.
@@ -66,7 +66,7 @@ pub enum Request<V> {
     /// Asks to accept a value that a quorum but for one has accepted. The replica that accepts it
     /// knows that the value is chosen, so it commits in the same step. Never empty.
     Conclude(Accepted<V>),
-    /// Says that a quorum accepted the value.
+    /// Reports that a quorum accepted the value.
     Commit(Commit<V>),
     /// Brings a commit that the answer to `ballot`'s prepare lacked, and asks whether that promise
     /// still stands.
@@ -76,7 +76,7 @@ pub enum Request<V> {
         /// The missing commit.
         commit: Commit<V>,
     },
-    /// Says that every replica has applied this commit: its value need not be kept.
+    /// Reports that every replica has applied this commit: its value need not be kept.
     Prune {
         /// The commit.
         ballot: Ballot,
@@ -105,7 +105,7 @@ pub enum Record<V> {
     },
 }
 
-/// How far a prepare was granted.
+/// Extent of a granted prepare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Permit {
     /// Nothing older will be accepted.
@@ -123,7 +123,7 @@ pub enum Permit {
 pub struct Promise<V> {
     /// The round.
     pub ballot: Ballot,
-    /// How far it was granted.
+    /// Extent of the grant.
     pub permit: Permit,
     /// Newest accepted proposal not known to be committed.
     pub accepted: Option<Accepted<V>>,
@@ -134,7 +134,7 @@ pub struct Promise<V> {
     pub promised_write: Ballot,
 }
 
-/// Why a request was rejected.
+/// Reason for a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rejection {
     /// A newer ballot was seen here.
@@ -143,7 +143,7 @@ pub enum Rejection {
     TooFarAhead {
         /// By how much.
         ahead_micros: u64,
-        /// How much is allowed.
+        /// The bound.
         max_micros: u64,
     },
     /// Too many answers wait for the disk.

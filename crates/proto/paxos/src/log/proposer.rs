@@ -52,21 +52,21 @@ pub enum LogInput<V> {
 pub enum LogOutput<V> {
     /// Send prepare for the instance, as of a write.
     Prepare {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
         /// The round.
         ballot: Ballot,
     },
     /// Send the proposal.
     Propose {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
         /// What.
         proposal: Accepted<V>,
     },
     /// Send the decided entry to the members.
     Commit {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
         /// What.
         commit: Commit<V>,
@@ -74,7 +74,7 @@ pub enum LogOutput<V> {
     /// Send the entries before the instance, from `first` on; what follows on the same connection
     /// finds them there.
     SendEntries {
-        /// To whom.
+        /// Receivers.
         to: Target,
         /// The first that it lacks.
         first: Epoch,

@@ -21,25 +21,25 @@ pub enum Kind {
 /// Limits of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// When the answer must be given while nothing is decided (`cas_contention_timeout`).
+    /// Deadline of the answer while nothing is decided (`cas_contention_timeout`).
     pub deadline: Instant,
-    /// When the commit's acknowledgements must be in (`write_request_timeout`), and when replicas
-    /// that did not acknowledge get a hint.
+    /// Deadline of the commit's acknowledgements (`write_request_timeout`). Replicas that have not
+    /// acknowledged by then get a hint.
     pub commit_deadline: Instant,
-    /// How long one phase of the first round may take before a new round replaces it: lost
-    /// messages, slow replicas. Twice as long for each further round, so that replicas slower than this are
-    /// not outrun for ever.
+    /// Longest time of one phase of the first round before a new round replaces it: lost messages,
+    /// slow replicas. It doubles with each further round, so that slower replicas are not outrun
+    /// for ever.
     pub round_timeout: Duration,
     /// Shortest wait after a lost round.
     pub backoff_min: Duration,
     /// Longest.
     pub backoff_max: Duration,
-    /// Which replicas the plan asks.
+    /// Scope of the replicas that the plan asks.
     pub scope: Scope,
 }
 
 impl Options {
-    /// How long a phase may take after `rounds` earlier rounds.
+    /// Returns the longest time of a phase after `rounds` earlier rounds.
     pub(crate) fn patience(&self, rounds: u32) -> Duration {
         self.round_timeout.saturating_mul(1 << rounds.min(16))
     }
@@ -55,7 +55,7 @@ pub struct Context<'a> {
     pub wall: WallMicros,
     /// A fresh random number.
     pub random: u64,
-    /// Makes the ballots of this shard.
+    /// Generator of this shard's ballots.
     pub clock: &'a mut BallotClock,
 }
 
@@ -118,9 +118,9 @@ pub enum Decision<V> {
 pub enum Output<V> {
     /// Send prepare.
     Prepare {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
-        /// To whom of them with the read.
+        /// Receivers that also read.
         readers: TargetSet,
         /// The round.
         ballot: Ballot,
@@ -131,7 +131,7 @@ pub enum Output<V> {
     },
     /// Send a commit that the replies lacked, asking whether the promise still stands.
     Refresh {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
         /// The round.
         ballot: Ballot,
@@ -147,7 +147,7 @@ pub enum Output<V> {
     },
     /// Send the proposal.
     Propose {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
         /// What.
         proposal: Accepted<V>,
@@ -156,7 +156,7 @@ pub enum Output<V> {
     },
     /// Send the proposal to those whose acceptance decides it: they commit it in the same step.
     Conclude {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
         /// What.
         proposal: Accepted<V>,
@@ -165,16 +165,16 @@ pub enum Output<V> {
     },
     /// Send a commit.
     Commit {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
         /// What.
         commit: Commit<V>,
     },
     /// Tell the replicas that all of them have the commit.
     Prune {
-        /// To whom.
+        /// Receivers.
         to: TargetSet,
-        /// Which.
+        /// Ballot of the commit.
         ballot: Ballot,
     },
     /// Make a new plan from a snapshot of at least this epoch, and give it as [`Input::Plan`].
@@ -216,7 +216,7 @@ pub enum Outcome {
 /// An operation that did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Why.
+    /// The reason.
     pub kind: FailureKind,
     /// Effect of the write.
     pub effect: Effect,
@@ -239,7 +239,7 @@ pub enum Effect {
     Chosen,
 }
 
-/// Why an operation failed.
+/// Reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// The deadline passed.

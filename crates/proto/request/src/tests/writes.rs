@@ -511,7 +511,7 @@ fn replicas() -> impl Strategy<Value = Vec<ReplicaInfo>> {
         if list.len().is_multiple_of(2) {
             list.remove(0);
         }
-        // Somebody owns the token.
+        // One replica owns the token.
         list[0].pending = false;
         list
     })

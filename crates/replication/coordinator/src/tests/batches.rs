@@ -280,7 +280,7 @@ fn until_one_is_replayed(nodes: &Nodes, count: usize) {
 fn batches_with_a_silent_replica_are_replayed_several_at_a_time() {
     let nodes = Nodes::start(&Options::new(8));
     leave_behind(&nodes, 12);
-    // Nobody says that n1 is dead: each batch waits for it as long as a write may.
+    // No failure detector reports n1 as dead: each batch waits for it as long as a write may.
     until_one_is_replayed(&nodes, 12);
     nodes.run(TIMEOUT.as_millis() as u64 * 3);
     assert_eq!(nodes.logged(2), 0);
@@ -319,7 +319,7 @@ fn a_replay_by_command_takes_what_was_left_behind_and_waits_for_it() {
             shard.coordinator.batches().replay_abandoned(&snapshot).await
         })
     };
-    // Somebody may still be at work on them.
+    // A coordinator may still be at work on them.
     assert_eq!(replay(&nodes).batches, 0);
     assert_eq!(nodes.logged(2), 12);
     // Just when they count as abandoned, before the background task looks again.

@@ -90,7 +90,7 @@ fn the_window_runs_from_when_the_replica_went_down_and_over_a_restart() {
     let hints = cluster.sender();
     hints.set_down(host(2), cluster.nodes[&1].rt.now());
     cluster.run(1_800_000);
-    // Told again: the first time counts.
+    // Reported again: the first time counts.
     hints.set_down(host(2), cluster.nodes[&1].rt.now());
     assert!(cluster.store(1));
     cluster.flush().unwrap();

@@ -128,7 +128,7 @@ fn a_dead_peer_is_tried_ever_less_often_and_requests_fail_at_once() {
     assert_eq!(ledger.borrow().count(unreachable), 1000);
     ledger.borrow().check().unwrap();
     let _two = start(&w, identity(2), &[1], settings(), |rt| Echo::new(rt, &ledger));
-    // Told by the membership, it does not wait for the end of the pause.
+    // Notified by the membership, it does not wait for the end of the pause.
     w.run_for(millis(10));
     one.messaging.peer_is_up(host(2));
     let to = outgoing(&one.rt, 2, Verb::Mutation, 900);

@@ -142,7 +142,7 @@ fn counters_are_read_twice_and_then_known_over_flushes_and_compactions() {
                 match step {
                     3 => store.flush(None).await.unwrap(),
                     5 => store.compactor().compact_major(TABLE).await.unwrap(),
-                    // Somebody else's count is no affair of this cache.
+                    // Another shard's count is no affair of this cache.
                     6 => write(&store, &count_of(place, (OTHER, 1, 3), 90)).await.unwrap(),
                     _ => {}
                 }
@@ -289,7 +289,7 @@ fn counters_that_were_cached_are_cached_again_after_a_restart() {
                         }
                     }
                 }
-                // Nobody saves before everybody has read.
+                // No shard saves before every shard has read.
                 barrier.wait(&rt).await;
                 store.stop().await;
             }

@@ -202,7 +202,7 @@ fn partitions_that_were_cached_are_cached_again_after_a_restart() {
                 let stats = store.rooms.reader.row_cache.stats();
                 assert_eq!((stats.requests, stats.hits), (0, 0));
                 *all.lock().unwrap() += stats.entries;
-                // Nobody saves before everybody has read.
+                // No shard saves before every shard has read.
                 barrier.wait(&rt).await;
                 store.stop().await;
             }

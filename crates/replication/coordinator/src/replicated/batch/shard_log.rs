@@ -226,8 +226,8 @@ impl BatchLog {
         self.remove_entry(table, id, written_at);
     }
 
-    /// Deletes an entry. Nobody waits: the deletion goes to the kernel with the next commit of its
-    /// shard, and a crash before costs one replay.
+    /// Deletes an entry without waiting: the deletion is written to the kernel with the next commit
+    /// of its shard, and a crash before costs one replay.
     pub(crate) fn remove_entry(&self, table: BatchTable, id: &[u8], written_at: TimestampMicros) {
         let at = TimestampMicros(self.env().rt.wall().0.max(written_at.0));
         let deletion = table.deletion(id, at);

@@ -368,7 +368,7 @@ impl Backlogs {
         }
         let mut from = 0;
         while let Some((at, backlog)) = self.first_full(places, from, rt.now()) {
-            // Whoever waits where the last turn was may go.
+            // Lets the next write waiting at the previous target go.
             drop(turn.take());
             turn = backlog.turn(rt, source, deadline).await;
             from = at + 1;

@@ -237,7 +237,8 @@ impl Writer {
         }
     }
 
-    /// Nobody waits for it; where it does not arrive the batch is replayed, which changes nothing.
+    /// Sends the removal of the log entry without waiting for it. Where it does not arrive the
+    /// batch is replayed, which changes nothing.
     fn remove_log(&self, attached: &Attached, running: &Running, to: u8) {
         let (Machine::Batch(request), Some(log)) = (&running.machine, &running.log) else { return };
         let Some(host) = request.log_host(to) else { return };

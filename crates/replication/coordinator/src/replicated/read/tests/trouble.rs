@@ -143,7 +143,7 @@ fn more_tombstones_than_the_reader_allows_are_a_failure_of_their_replica() {
             }
             other => panic!("{other:?}"),
         }
-        // Whoever allows them is answered, in pages of any size.
+        // A node that allows them answers, in pages of any size.
         nodes.read(1, &command, &Ask::at(everyone)).result.unwrap();
     }
     // Also when this node is the only one asked.
