@@ -20,9 +20,9 @@ mod model;
 
 use model::{Model, Site};
 
-/// Times that each chosen token is looked at again.
+/// Number of passes that reconsider each chosen token.
 const PASSES: usize = 3;
-/// Most ranges looked at per token; of larger rings a sample drawn by the seed.
+/// Most ranges considered per token; of larger rings a sample drawn by the seed.
 pub(crate) const RANGES_LOOKED_AT_MAX: usize = 2_048;
 /// Places tried for the first node of a rack.
 const OFFSETS_TRIED: u64 = 64;

@@ -1,8 +1,8 @@
 //! Roles and what they may do, as every node knows them.
 //!
-//! Owns: [`Auth`] (roles, who has whose, permissions, datacenters, CIDR groups, identities), its changes
-//! ([`AuthChange`]) and their encoding. Never: who may change it (`cql-plan::auth` decides), what a
-//! resource's name means.
+//! Owns: [`Auth`] (roles and their memberships, permissions, datacenters, CIDR groups, identities), its changes
+//! ([`AuthChange`]) and their encoding. Never: the right to change it (`cql-plan::auth` decides), the meaning of a
+//! resource's name.
 //!
 //! INV-auth-1: nothing speaks of a role that does not exist: dropping it takes its memberships,
 //! permissions of it and on it, datacenters, CIDR groups and identities with it, in the same entry.
@@ -19,7 +19,7 @@ use types::CqlType;
 use crate::cidr;
 use crate::metalog::{read_count, read_text, text};
 
-/// A role: who it is. What it may do stands in [`Auth`].
+/// A role: its own properties. Its permissions stand in [`Auth`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
     /// May do everything.
@@ -152,7 +152,7 @@ pub struct Auth {
     pub permissions: BTreeMap<String, BTreeMap<String, PermissionSet>>,
     /// Role to the datacenters it may use; roles that are not in it may use all.
     pub datacenters: BTreeMap<String, BTreeSet<String>>,
-    /// Name of a CIDR group to its ranges, without bits behind their prefixes; no empty sets.
+    /// Name of a CIDR group to its ranges, without bits after their prefixes; no empty sets.
     pub cidr_groups: BTreeMap<String, BTreeSet<IpNet>>,
     /// Role to the CIDR groups it may connect from, of which there need not be any; roles that are
     /// not in it may connect from everywhere. No empty sets.
@@ -220,7 +220,7 @@ pub enum AuthChange {
     PutCidrGroup {
         /// Its name.
         name: String,
-        /// Without bits behind their prefixes; empty: there is no such group any more.
+        /// Without bits after their prefixes; empty: there is no such group any more.
         ranges: BTreeSet<IpNet>,
     },
     /// An identity stands for a role.
@@ -238,7 +238,7 @@ pub enum AuthChange {
 }
 
 impl AuthChange {
-    /// Appends the payload behind the entry's kind.
+    /// Appends the payload after the entry's kind.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             AuthChange::DropRole { name } => {

@@ -1,6 +1,6 @@
 //! CIDR groups: names for ranges of addresses, from which roles may be kept to connect.
 //!
-//! Owns: the text and the bytes of a range, the groups of an address. Never: who may connect
+//! Owns: the text and the bytes of a range, the groups of an address. Never: permission to connect
 //! (`cql-plan::auth`). Source: Cassandra 5.0's `CIDR`, `CIDRGroupsMappingTable`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +18,8 @@ pub const RANGES_MAX: usize = 100_000;
 #[error("{0} is not a valid CIDR String")]
 pub struct CidrError(pub String);
 
-/// The range that `text` says, `10.0.0.0/8` or `2001:db8::/32`, without the bits behind its prefix.
-/// An IPv4 address within IPv6 (`::ffff:10.0.0.0/104`) is the IPv4 range, as in Cassandra.
+/// Parses a range, `10.0.0.0/8` or `2001:db8::/32`, without the bits after its prefix. An IPv4
+/// address within IPv6 (`::ffff:10.0.0.0/104`) is the IPv4 range, as in Cassandra.
 ///
 /// # Errors
 /// Anything else, a name of a host among it, in Cassandra's words.
@@ -87,7 +87,7 @@ pub(crate) fn encode(range: &IpNet, out: &mut Vec<u8>) {
 /// Reads what [`encode`] wrote.
 ///
 /// # Errors
-/// Another family, a prefix that is too long, bits behind the prefix.
+/// Another family, a prefix that is too long, bits after the prefix.
 pub(crate) fn read(r: &mut Reader<'_>) -> Result<IpNet, DecodeError> {
     let address = match r.u8()? {
         4 => IpAddr::V4(Ipv4Addr::from(r.array()?)),

@@ -34,7 +34,7 @@ pub const SUPPORTED: u64 =
     ROLES | HANDOVER | MASKS | FUNCTIONS | COMPACT_TABLES | MASKS_BY_FUNCTIONS | CIDR_GROUPS;
 
 impl Transformation {
-    /// The features that every member must have who is to read this entry, one bit each.
+    /// Returns the features that a member needs to read this entry, one bit each.
     pub fn needs(&self) -> u64 {
         let needed = self.needed();
         stdx::invariant!(

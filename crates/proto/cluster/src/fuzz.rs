@@ -9,7 +9,7 @@ use crate::{ClusterSnapshot, LocalNode, Member, Transformation};
 /// A metadata log file.
 pub fn fuzz_metalog(data: &[u8]) {
     let base = Schema::default();
-    // Both as it is and behind a valid magic, so that mutations reach the entries.
+    // Both as it is and after a valid magic, so that mutations reach the entries.
     if let Ok(loaded) = crate::metalog::load(data, &base) {
         assert!(loaded.valid_bytes + loaded.dropped_bytes == data.len() as u64);
     }

@@ -38,7 +38,7 @@ pub enum Stage {
     Losing,
 }
 
-/// A keyspace whose conditional statements do not go by its new replication alone yet.
+/// A keyspace whose conditional statements do not use its new replication alone yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
     /// Before the change.

@@ -7,10 +7,10 @@
 //! Invariants: INV-cluster-1: a snapshot at epoch e is the fold of entries 1..=e, nothing else.
 //! INV-cluster-3: nothing but `local` depends on which node holds the snapshot.
 //!
-//! Reading order: [`ring`], [`snapshot`], [`metalog`], [`member`], [`topology`] (what may follow
-//! what), [`placement`] (who has a token of a table, since when), [`levels`] (how many are needed), [`ranges`] (what moves),
-//! [`allocate`] (which tokens a new node gets),
-//! [`auth`] (roles and permissions), [`cidr`] (names for ranges of addresses), [`features`] (what an older build could not read).
+//! Reading order: [`ring`], [`snapshot`], [`metalog`], [`member`], [`topology`] (order of changes), [`placement`]
+//! (replicas of each token, and since when), [`levels`] (number of replicas needed), [`ranges`] (ranges that
+//! move), [`allocate`] (tokens of a new node), [`auth`] (roles and permissions), [`cidr`] (names for ranges of
+//! addresses), [`features`] (entries that an older build could not read).
 
 #![cfg_attr(
     not(test),

@@ -1,7 +1,7 @@
 //! One node of the cluster as the metadata log knows it.
 //!
 //! Owns: [`Member`], its life ([`MemberState`]) and its encoding in the log. Never: liveness and
-//! load (that is gossip), who may change to what (that is [`crate::topology`]).
+//! load (that is gossip), changes of state (those are of [`crate::topology`]).
 //!
 //! INV-member-1: tokens are ascending and distinct. INV-member-2: `moving_to` is set in the states
 //! `Moving` and `MoveHandover` only, `replaces` in `Joining` and `JoinHandover` only.

@@ -39,7 +39,7 @@ const ORIGIN_BYTES: usize = 16;
 /// One entry of the metadata log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transformation {
-    /// The first entry: who this node is.
+    /// The first entry: the identity of this node.
     Bootstrap(LocalNode),
     /// A schema change.
     Schema(Box<SchemaChange>),
@@ -552,8 +552,8 @@ fn read_entry(bytes: &[u8]) -> Result<Frame<'_>, &'static str> {
     }
     let is_voted = length & VOTED != 0;
     let length = (length & !VOTED) as usize;
-    // No entry is empty. A marker whose first sector a power cut took looks like one: its checksum
-    // is that of an entry with nothing behind the epoch.
+    // No entry is empty. A marker whose first sector a power cut erased looks like an empty entry:
+    // its checksum is that of an entry with nothing after the epoch.
     if length == 0 {
         return Err("an entry without a payload");
     }
@@ -621,8 +621,8 @@ pub fn bootstrap(entry: &Transformation, base: &Schema) -> Result<ClusterSnapsho
     })
 }
 
-/// Two clusters differ in who founded them or when, so their ids do. Version 8 of RFC 9562: own
-/// bits.
+/// Two clusters have another founder or another time, so their ids differ. Version 8 of RFC 9562:
+/// own bits.
 fn cluster_id(first_entry: &[u8]) -> Uuid {
     let (high, low) = codec::murmur3_x64_128(first_entry, 0);
     let bits = u128::from(high) << 64 | u128::from(low);

@@ -69,7 +69,8 @@ impl PlaceHistory {
         PlaceHistory { floor: Moved { at: epoch, before }, steps: Vec::new() }
     }
 
-    /// The last change of any place: who has this epoch knows the replicas of every range.
+    /// Returns the epoch of the last change of any place. A node at this epoch knows the replicas
+    /// of every range.
     #[inline]
     pub fn last(&self) -> Epoch {
         self.steps.last().map_or(self.floor.at, |step| step.epoch)

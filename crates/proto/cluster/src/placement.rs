@@ -114,7 +114,7 @@ impl Placements {
         if *replication == Replication::Local {
             return table;
         }
-        // Reads go by the handovers that have begun; everything that is, or will be, is written to.
+        // Reads use the handovers that have begun; writes reach every present and future replica.
         let read = Ring::new(&table.nodes, &|m| m.state.is_handover());
         let moves = table.nodes.iter().any(|m| m.is_in_transition());
         let others = if moves {

@@ -1,4 +1,4 @@
-//! Ranges of tokens: who owns them, and what moves when the ring changes.
+//! Ranges of tokens: their owners, and the movements when the ring changes.
 //!
 //! Owns: [`TokenRange`], the ranges of a node, effective ownership, [`movements`]. Never: the
 //! streaming itself, liveness (an argument).

@@ -45,8 +45,8 @@ pub struct Truncation {
 pub struct ClusterSnapshot {
     /// Number of the last entry in it.
     pub epoch: Epoch,
-    /// Identity of the cluster, made from the log's first entry: the same on every node, and another
-    /// one for every cluster however it is named.
+    /// Identity of the cluster, derived from the log's first entry: the same on every node, and
+    /// another one for every cluster, whatever its name.
     pub cluster_id: Uuid,
     /// This node. The fold of a log begins as its founder; [`ClusterSnapshot::with_local`] makes it
     /// another node's. Everything else is the same on every node.

@@ -1,8 +1,7 @@
 //! Changes of membership: what may follow what, and the refusal of what may not.
 //!
-//! Owns: the rules by which [`ClusterSnapshot::apply`] takes the entries about members, voters and
-//! features. Never: how a movement is carried out, or who is alive (a driver asks before it
-//! submits).
+//! Owns: the rules by which [`ClusterSnapshot::apply`] accepts the entries about members, voters and features.
+//! Never: carrying out a movement, or liveness (a driver checks it before it submits).
 //!
 //! A movement is three entries, data is copied after the first:
 //!

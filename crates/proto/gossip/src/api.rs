@@ -50,7 +50,7 @@ pub struct Member {
 /// An input of the machine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The time of `WakeAt` has come.
+    /// The time of `WakeAt` is reached.
     Tick {
         /// The wall clock, only to judge generations by.
         wall: WallMicros,
@@ -147,8 +147,8 @@ pub enum Event {
         /// The other one's.
         generation: u64,
     },
-    /// A generation that cannot be: the peer's clock is wrong by more than a year, or it is broken.
-    /// What was said is ignored.
+    /// An impossible generation: the peer's clock is wrong by more than a year, or it is broken.
+    /// The claim is ignored.
     Unbelievable {
         /// The node that the claim is about.
         host: HostId,

@@ -18,7 +18,7 @@ pub fn fuzz_gossip_message(data: &[u8]) {
     }
 }
 
-/// Messages, each with a length byte and a byte that says from whom, at a machine of three members.
+/// Messages, each with a length byte and a byte for the sender, at a machine of three members.
 pub fn fuzz_gossip_machine(data: &[u8]) {
     let host = |n: u8| HostId(Uuid::from_u128(u128::from(n)));
     let config = Config { wall: WallMicros(1_700_000_000_000_000), ..Config::new(host(1), 5) };

@@ -1,8 +1,8 @@
-//! Liveness of nodes: heartbeats and small state spread from node to node, and who is down.
+//! Liveness of nodes: heartbeats and small state spread from node to node, and conviction of silent ones.
 //!
-//! Owns: the machine [`Gossip`] (SYN, ACK, ACK2 by digests as in Cassandra), the phi accrual failure
-//! detector ([`detector`]), the messages' encoding. Never: IO, clocks, randomness (arguments); who is
-//! in the cluster and with which tokens, that is the metadata log: gossip about others is ignored.
+//! Owns: the machine [`Gossip`] (SYN, ACK, ACK2 by digests as in Cassandra), the phi accrual failure detector
+//! ([`detector`]), the messages' encoding. Never: IO, clocks, randomness (arguments); the members and their
+//! tokens, those are in the metadata log: gossip about others is ignored.
 //!
 //! Invariants: INV-gossip-1: the events Up and Down of a peer alternate while it is a member, beginning with Up.
 //! INV-gossip-2: (generation, version) known of a peer never goes back. INV-gossip-3: memory is

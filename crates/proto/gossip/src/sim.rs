@@ -208,7 +208,7 @@ impl World {
         self.random.below(n)
     }
 
-    /// Lets `seconds` go by.
+    /// Advances the time by `seconds`.
     pub(crate) fn run(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         while let Some(entry) = self.queue.first_entry() {

@@ -44,8 +44,8 @@ pub fn fuzz_paxos_row(data: &[u8]) {
     invariant!(read.as_ref() == Ok(&state), "row {state:?} came back as {read:?}");
 }
 
-/// Reads bytes behind the first one as a message (first byte even) or an answer. Must never panic,
-/// and what it takes must come back from its own bytes.
+/// Reads bytes after the first one as a message (first byte even) or an answer. Must never panic,
+/// and an accepted value must come back from its own bytes.
 pub fn fuzz_paxos_message(data: &[u8]) {
     let Some((tag, bytes)) = data.split_first() else { return };
     let mut out = Vec::new();

@@ -1,9 +1,9 @@
 //! Paxos without IO: lightweight transactions per partition, one instance per metadata-log entry.
 //!
-//! Owns: ballots and their clock ([`ballot`]), the promise registers of one partition and what must
-//! be durable before which answer ([`acceptor`]), the rounds of one conditional write or serial
-//! read ([`proposer`]), who may propose when ([`queue`]), the single-decree variant of the metadata
-//! log ([`log`]), the bytes of messages ([`wire`]), and a checker of linearizability for histories ([`linear`]). Never: IO, clocks,
+//! Owns: ballots and their clock ([`ballot`]), the promise registers of one partition and the records that must be
+//! durable before each answer ([`acceptor`]), the rounds of one conditional write or serial read ([`proposer`]),
+//! the order of proposers ([`queue`]), the single-decree variant of the metadata log ([`log`]), the bytes of
+//! messages ([`wire`]), and a checker of linearizability for histories ([`linear`]). Never: IO, clocks,
 //! randomness; payloads are opaque, conditions are evaluated by the driver.
 //!
 //! Invariants (docs/internals/paxos.md has the proofs):

@@ -103,7 +103,7 @@ struct Frame<S> {
     /// Operations that may come next here, with effect or without, and how many were tried.
     candidates: Vec<(usize, bool)>,
     next: usize,
-    /// Where those of unknown outcome begin, until they are looked at.
+    /// Index at which the operations of unknown outcome begin, until they are tried.
     unlikely: Option<usize>,
 }
 
@@ -118,8 +118,8 @@ impl<S> Frame<S> {
 /// effect.
 type Candidates = (Vec<(usize, bool)>, Vec<(usize, bool)>);
 
-/// Nothing that is known to come fits: of those of unknown outcome the ones behind which something does
-/// are tried first. Without it a search among many of them does not end.
+/// No operation of known outcome fits. Of those of unknown outcome, the ones after which such an
+/// operation fits are tried first. Without this a search among many of them does not end.
 fn sort_unlikely<M: Model>(
     model: &M,
     history: &[Call<M::Operation>],

@@ -96,7 +96,7 @@ struct Vote<V> {
     accepted: TargetSet,
     rejected: TargetSet,
     failed: TargetSet,
-    /// Those who accepted it as the last of a quorum: they have the commit.
+    /// Replicas that accepted it as the last of a quorum: they have the commit.
     concluded: TargetSet,
 }
 
@@ -107,7 +107,7 @@ enum Stage {
     Open,
     /// Our own acceptor alone.
     First(Target),
-    /// The others, of whom any one decides and commits.
+    /// The others, each of which decides and commits.
     Last,
 }
 
@@ -304,7 +304,7 @@ impl<V: Clone> Proposer<V> {
                     out.push(Output::Refresh { to, ballot: self.ballot, commit });
                 }
                 let replies = round.repliers();
-                // A clock that lags behind the others would win reads only.
+                // A clock that lags would win reads only.
                 let newer = round.newest_seen();
                 if cx.clock.observe(cx.wall, newer).is_ok() {
                     self.seen = self.seen.max(newer);

@@ -202,7 +202,7 @@ impl<K: Clone + Eq + Hash> PartitionQueues<K> {
         self.next(now, key)
     }
 
-    /// An operation is given up, waiting or running; its time is not measured.
+    /// Removes an aborted operation, waiting or running; its time is not measured.
     pub fn cancel(&mut self, now: Instant, key: &K, id: OperationId) -> Turn {
         let Some(queue) = self.queues.get_mut(key) else { return Turn::default() };
         let is_it = |(running, kind, _): &(OperationId, Kind, Instant)| {

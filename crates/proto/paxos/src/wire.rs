@@ -75,7 +75,8 @@ pub enum Answer<V> {
         /// The page that was read, of a promise only.
         page: Vec<u8>,
     },
-    /// The electorate is another one since `epoch`. A commit was applied, all else was not looked at.
+    /// The electorate has changed since `epoch`. A commit was applied, any other request was not
+    /// processed.
     WrongEpoch {
         /// The round or commit.
         ballot: Ballot,

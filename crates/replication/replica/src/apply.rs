@@ -72,7 +72,7 @@ pub enum Origin {
     Client,
     /// A coordinator: this one, another shard's or a peer's.
     Coordinator,
-    /// A coordinator that found this replica behind when it read.
+    /// Read repair: a coordinator found this replica outdated when it read.
     ReadRepair,
     /// A repair.
     Repair,

@@ -22,7 +22,7 @@ pub struct ClusterView {
 /// Truncations that requests with older metadata do not know of, as far as this run can tell.
 struct Truncations {
     known: BTreeMap<TableId, Truncation>,
-    /// The epoch that was looked at last.
+    /// Epoch of the last snapshot that was compared.
     seen: Epoch,
     /// Epoch after which no table was truncated.
     last: Epoch,

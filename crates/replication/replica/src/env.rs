@@ -31,7 +31,7 @@ pub struct Env {
     tables: TableCache,
     /// Destination of the traces of peers' requests.
     pub(crate) peer_traces: RefCell<Option<TraceSink>>,
-    /// Tombstones behind which pages of replicas end.
+    /// Number of tombstones after which pages of replicas end.
     replica_tombstones: Cell<u32>,
     pub(crate) folded: Counter,
 }

@@ -11,7 +11,7 @@ use crate::packed_page::{
     LEFT_OUT_OVERHEAD, PackedPage, PageLimit, RowPosition, put_partition, put_row,
 };
 
-/// First byte of a result behind which the partition goes on.
+/// First byte of a result after which the partition continues.
 const GOES_ON: u8 = 0;
 /// First byte of the last result of a partition.
 const IS_DONE: u8 = 1;
@@ -38,7 +38,7 @@ pub(crate) struct FoldSink<'f> {
     key: Vec<u8>,
     /// It was announced and is not over.
     is_inside: bool,
-    /// Bytes that were looked at, and the same with what each row costs beside them.
+    /// Bytes read, including the fixed cost of each row.
     bytes: u64,
     looked_at: usize,
     /// The fold wants nothing more.

@@ -139,8 +139,8 @@ impl PackedPage {
         Some((item, at + before - rest.len()))
     }
 
-    /// Ends it behind a row, or behind a whole partition, when it has reached a limit; `passed` is what was
-    /// looked at for it and is not in it, see [`PageLimit::left_out`].
+    /// Ends the page after a row, or after a whole partition, when it has reached a limit. `passed`
+    /// is the work done for rows that are not in it, see [`PageLimit::left_out`].
     #[inline]
     pub fn flow(&mut self, limit: &PageLimit, passed: usize, at: RowPosition<'_>) -> Flow {
         if self.rows < limit.rows && self.bytes.len() < limit.bytes && passed < limit.left_out {
@@ -158,7 +158,7 @@ impl PackedPage {
         self.end = Some(PageEnd { token, key, clustering, is_shown });
     }
 
-    /// Ends it where a read has come to, when that has met as many tombstones as a page may.
+    /// Ends the page at the read's position when it has met as many tombstones as a page may.
     pub(crate) fn look(&mut self, limit: &PageLimit, upto: &LookedAt<'_>, is_shown: bool) -> Look {
         if upto.scanned < limit.tombstones {
             return Look::Continue;
@@ -273,7 +273,7 @@ impl<'f> PageWriter<'f> {
         PackedPage { stats, ..self.page }
     }
 
-    /// Ends the page behind this row, or behind the partition at hand, when it has reached a limit.
+    /// Ends the page after this row, or after the current partition, when it has reached a limit.
     #[inline]
     fn flow(&mut self, clustering: Option<&[u8]>) -> Flow {
         let at = RowPosition { token: self.token, key: &self.key, clustering };

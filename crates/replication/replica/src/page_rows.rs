@@ -76,7 +76,7 @@ impl PageRows {
         });
     }
 
-    /// Tells the sink up to where everything was looked at.
+    /// Reports to the sink the position up to which everything was read.
     pub fn tell<S: RowSink>(&self, end: &PageEnd<'_>, sink: &mut S) -> Look {
         let (token, key, clustering) = match *end {
             PageEnd::Exhausted => return Look::Continue,

@@ -51,7 +51,7 @@ impl RequestTrace {
         });
     }
 
-    /// The answer of a peer has come.
+    /// Records that the answer of a peer has arrived.
     #[cold]
     pub fn note_answer(&self, cluster: &ClusterView, host: HostId, completion: &Completion<'_>) {
         self.note_response(cluster, host, completion.verb, &completion.result);

@@ -22,7 +22,8 @@ use crate::serve_read::{ReplicaReads, Terms};
 
 /// Most bytes of rows after which a page ends, whatever a peer asks for: half of what a message may have.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
-/// Most bytes that are looked at for a page, whatever a peer asks for: some tens of milliseconds of work.
+/// Most bytes that are read for a page, whatever a peer requests: some tens of milliseconds of
+/// work.
 const LEFT_OUT_MAX: u64 = 64 << 20;
 /// The front end's planner, once there is one.
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! Operations that an operator aborts while data is copied: a movement or rebuild of this node, the removal of a dead one.
 //!
-//! Aborting never undoes what is decided: an order is taken back in the metadata, as long as it can be, and then every node
-//! that copies for it ends on its own ([`RangeCopies::end_copies`](crate::copies::RangeCopies)). What was copied in vain is
-//! removed by [`crate::cleaning`].
+//! Aborting never undoes a decision: an order is taken back in the metadata, as long as that is possible. Then
+//! every node that copies for it ends on its own ([`RangeCopies::end_copies`](crate::copies::RangeCopies)).
+//! [`crate::cleaning`] removes data that was copied in vain.
 
 use std::rc::Rc;
 
@@ -79,7 +79,7 @@ impl Aborts {
             m.is_in_transition()
                 && !matches!(m.state, MemberState::Joining | MemberState::JoinHandover)
         });
-        // One that failed and could not be taken back then.
+        // A movement that failed and could not be taken back then.
         if !is_running && is_moving {
             return self.steps.take_back(me).await;
         }

@@ -25,8 +25,8 @@ use crate::seeds::{self, Answer};
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 /// Addresses that are asked at once; of more, each round takes the next ones.
 const ASKED_MAX: usize = 32;
-/// Rounds one after the other in which all who answer say that they know no such member. A newcomer is not
-/// known to everybody at once.
+/// Consecutive rounds in which all answers say that no such member is known. Not every member knows
+/// a newcomer at once.
 const STRANGER_ROUNDS: u32 = 3;
 
 /// Looks for members that answer elsewhere than the metadata says. Clones share.

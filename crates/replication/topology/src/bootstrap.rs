@@ -118,7 +118,7 @@ impl Bootstrap {
             let from = member.state;
             let submitted = self.steps.submit_until_done(None, |snapshot| {
                 let member = snapshot.members.get(&host)?;
-                // A table that has come meanwhile: the step is gone through again, with it.
+                // A table was created meanwhile: the step is repeated, with it.
                 let as_seen = member.state == from && (has_tables || !has_user_tables(snapshot));
                 as_seen.then_some(Transformation::SetState { host, state: next })
             });

@@ -139,7 +139,7 @@ impl Due {
         for name in self.names().await {
             let is_other = name.split_once("of").is_none_or(|(_, n)| n != ending);
             if name == self.own || (is_first && is_other) {
-                // One that stays costs a look at the files after the next start.
+                // A mark that stays costs a check of the files after the next start.
                 let _ = self.fs.remove_file(&format!("{}/{name}", self.directory)).await;
             }
         }

@@ -129,7 +129,7 @@ impl Rebuilding {
     /// Its fetch begins.
     ///
     /// # Errors
-    /// It was given up before.
+    /// It was aborted before.
     pub(crate) fn fetches(&self, plan: Uuid) -> Result<()> {
         if self.aborted.get() {
             return Err(GIVEN_UP.to_owned());

@@ -22,7 +22,7 @@ pub enum TopologyError {
     /// A change to the metadata failed.
     #[error("cannot write metadata: {0}")]
     Submit(#[from] membership::SubmitError),
-    /// The file that says who this node is cannot be used.
+    /// The identity file of this node cannot be used.
     #[error(
         "cannot use {path}: {what}; restore the file from a backup, or start with an empty data \
          directory to join as a new node"

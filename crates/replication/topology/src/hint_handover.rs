@@ -15,7 +15,7 @@ const HINT_TAKERS: usize = 3;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Hints, for whom they are and how many bytes, for an operator.
+/// Describes hints for an operator: their target nodes and sizes.
 fn hints_text(hints: &[PendingHints]) -> String {
     let each = hints.iter().map(|h| format!("{} bytes for node {}", h.bytes, h.host));
     format!("hints ({})", each.collect::<Vec<_>>().join(", "))

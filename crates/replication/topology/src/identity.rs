@@ -1,4 +1,4 @@
-//! `metadata/identity` below the work directory: who this node is, apart from any log.
+//! `metadata/identity` below the work directory: the identity of this node, apart from any log.
 //!
 //! A node that joins has its host id before it has a log; afterwards the log alone does not say
 //! which of its members the directory belongs to. Two lines in the envelope of small files:

@@ -288,7 +288,7 @@ impl Newcomer<'_> {
     }
 }
 
-/// Those who are members of a cluster.
+/// Returns the answers of nodes that are members of a cluster.
 fn members_among(answers: &[Answer]) -> Vec<(SocketAddr, &HelloAck)> {
     let answered = answers.iter().filter_map(|(at, answer)| Some((*at, answer.as_ref().ok()?)));
     answered.filter(|(_, ack)| ack.cluster_id.is_some()).collect()

@@ -63,15 +63,16 @@ pub(crate) enum Job {
 /// Copies for others, and the removal that this node carries out.
 #[derive(Default)]
 pub struct Orders {
-    /// By who goes, or which keyspace, and since which epoch; the newest of each.
+    /// The newest copy of each member that leaves, or of each keyspace, with the epoch of its
+    /// order.
     pub(crate) jobs: RefCell<BTreeMap<String, (Epoch, Job)>>,
-    /// The node that goes and who has not copied yet.
+    /// The leaving node, and the nodes that have not copied yet.
     pub(crate) removal: RefCell<Option<(HostId, BTreeSet<HostId>)>>,
     /// The copies are not waited for.
     pub(crate) forced: Cell<bool>,
-    /// The movement is to be given up.
+    /// The movement is to be aborted.
     pub(crate) aborted: Cell<bool>,
-    /// All is copied, and the movement cannot be given up any more.
+    /// All is copied, and the movement cannot be aborted any more.
     decided: Cell<bool>,
     /// At which epoch the state of the node that goes has changed last.
     pub(crate) changed_at: Cell<Epoch>,
@@ -90,7 +91,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// The removal in progress: who goes, and who still copies.
+    /// The removal in progress: the leaving node, and the nodes that still copy.
     pub fn removal(&self) -> Option<(HostId, Vec<HostId>)> {
         let removal = self.removal.borrow();
         removal.as_ref().map(|(host, waiting)| (*host, waiting.iter().copied().collect()))
@@ -133,8 +134,8 @@ impl Drop for Turn {
 }
 
 impl Orders {
-    /// Begins a movement of `host`, before anything is asked of the others: a second order of the same
-    /// would take back what the first has begun.
+    /// Begins a movement of `host`, before any other node receives an order. A second order of the
+    /// same movement would take back what the first has begun.
     ///
     /// # Errors
     /// One is in progress.
@@ -167,10 +168,10 @@ impl Orders {
         self.copies.forget_others();
     }
 
-    /// All is copied: from here on the movement is not given up.
+    /// All is copied: from here on the movement is not aborted.
     ///
     /// # Errors
-    /// It is to be given up.
+    /// It is to be aborted.
     pub(crate) fn decide(&self) -> Result<()> {
         if self.aborted.get() {
             return Err("it was given up by an operator".to_owned());

@@ -24,7 +24,7 @@ use crate::steps::Steps;
 
 /// Longest wait of a stage for nodes that are down.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks at what is handed over.
+/// Pause between two checks of the handovers.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Interval of the log line that says that a stage waits.
 const REMIND: Duration = Duration::from_secs(10);

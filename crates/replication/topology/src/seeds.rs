@@ -1,4 +1,4 @@
-//! The configured seeds, and asking who lives at an address.
+//! The configured seeds, and discovery of the node at an address.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -70,7 +70,7 @@ pub fn read(seeds: &[String], storage_port: u16) -> TopologyResult<Vec<SocketAdd
     seeds.iter().filter(|seed| !seed.trim().is_empty()).map(read).collect()
 }
 
-/// Asks all addresses at once who lives there.
+/// Asks all addresses at once which node answers there.
 pub(crate) async fn ask_all(
     rt: &Rt,
     messaging: &Messaging,

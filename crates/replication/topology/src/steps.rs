@@ -67,8 +67,8 @@ impl Steps {
         }
     }
 
-    /// Waits until every live member says that it has applied an epoch. Who is down asks for it
-    /// before it serves anybody again.
+    /// Waits until every live member reports that it has applied an epoch. A node that is down
+    /// requests the epoch before it serves any client again.
     pub(crate) async fn wait_until_applied(&self, epoch: Epoch) -> TopologyResult<()> {
         let mut remind_at = self.env.rt.now() + REMIND;
         loop {
@@ -115,7 +115,7 @@ impl Steps {
                 tracing::warn!(%error, "the voters on metadata could not be changed");
             }
         };
-        // A closed gate: the node stops; another start looks again.
+        // A closed gate: the node stops; another start checks again.
         let _ = self.env.gate.spawn(&self.env.rt, rt::Group::Gossip, "voters", task);
     }
 
@@ -172,8 +172,8 @@ impl Steps {
         submitted.await.map_err(|e| e.to_string())
     }
 
-    /// Makes a member that was stopped on its way out, or to other tokens, a full one again. Not one that
-    /// has come to its handover: that is ended.
+    /// Makes a member that stopped while it left, or moved to other tokens, a full one again. A
+    /// member that has reached its handover is excluded: that movement is completed.
     pub(crate) async fn take_back(&self, host: HostId) -> Result<()> {
         use MemberState as S;
         for (from, to) in [(S::Leaving, S::Normal), (S::Moving, S::Normal)] {

@@ -125,7 +125,7 @@ fn check_table(case: &Case, table: &Placements) {
         hosts.sort_unstable();
         hosts.dedup();
         assert_eq!(hosts.len(), replicas.len(), "{}: {range:?}", case.place);
-        // INV-placement-4: who is pending moves.
+        // INV-placement-4: a pending replica moves.
         let pending = replicas.natural_len()..replicas.len();
         assert!(pending.into_iter().all(|at| replicas.moves(at)), "{}: {range:?}", case.place);
     }

@@ -125,7 +125,7 @@ impl Log {
                 self.append(&entry);
                 self.movements.retain(|(_, rest)| !rest.is_empty());
             }
-            // It is given up before anybody is read by its ring.
+            // It is aborted before its ring is used for reads.
             8 if moving > 0 => {
                 let at = self.random.below(moving);
                 if self.movements[at].1.len() < 2 {

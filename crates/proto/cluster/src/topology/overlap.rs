@@ -16,7 +16,7 @@ use crate::place_history::STEPS_KEPT;
 use crate::replication::Replication;
 use crate::strategy::{NodeIndex, Ring, Walk};
 
-/// Most movements at the same time: every subset of them is looked at.
+/// Most movements at the same time: every subset of them is checked.
 pub const MOVEMENTS_MAX: usize = 4;
 // A sender may lack a step of each without lacking two of any range.
 const _: () = assert!(STEPS_KEPT >= MOVEMENTS_MAX, "too few changes of places are kept");

@@ -96,7 +96,7 @@ fn the_founder_is_the_first_member_and_voter() {
     assert_eq!(s.voters, [host(1)]);
     let m = s.local_member().unwrap();
     assert_eq!((m.state, &m.tokens[..], m.storage), (S::Normal, &[Token(10)][..], ADDRESS_UNKNOWN));
-    // The id depends on who founded it and when, and on nothing that comes later.
+    // The id depends on the founder and the time, and on nothing later.
     let later = LocalNode { created_at: WallMicros(5), ..founder() };
     let other = metalog::bootstrap(&T::Bootstrap(later), &Schema::default()).unwrap();
     assert_ne!(other.cluster_id, s.cluster_id);

@@ -67,7 +67,7 @@ pub fn choose_voters(
             *racks.entry((&m.datacenter, &m.rack)).or_default() += 1;
             *datacenters.entry(&m.datacenter).or_default() += 1;
         }
-        // The emptiest rack first, then the emptiest datacenter, then who votes already.
+        // The emptiest rack first, then the emptiest datacenter, then present voters.
         let best = candidates
             .iter()
             .filter(|m| !chosen.iter().any(|c| c.host_id == m.host_id))

@@ -265,7 +265,7 @@ impl Node {
     }
 }
 
-/// `of=1,2s,3`: an `s` behind seeds.
+/// `of=1,2s,3`: an `s` marks seeds.
 fn members(case: &Case) -> Vec<Member> {
     let of = case.value("of").expect("of=NODES").split(',');
     let member = |text: &str| match text.strip_suffix('s') {

@@ -139,7 +139,7 @@ fn a_peer_is_up_only_when_it_answers_itself() {
     assert_eq!(events(&out), [Event::Up { host: host(3) }]);
     assert_eq!(node.hear(1.2, 3, Message::EchoReply { nonce }), []);
     assert!(node.gossip.is_alive(host(3)) && node.gossip.is_alive(host(1)));
-    // A lost ECHO is repeated with the next heartbeat, and no ECHO goes to who is up.
+    // A lost ECHO is repeated with the next heartbeat, and no ECHO is sent to a peer that is up.
     assert_eq!(node.told(2.0, state(3, 0, 2, None)), []);
     node.told(2.0, state(4, 0, 1, None));
     assert!(matches!(

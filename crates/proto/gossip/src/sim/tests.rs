@@ -191,7 +191,7 @@ fn a_link_cut_one_way_convicts_nobody_because_others_pass_the_news_on() {
         world.run(200.0);
         no_false_conviction(&world, 0, &nobody()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
-    // Cut off from everybody it is convicted, by all.
+    // A node that is cut off from all others is convicted, by all.
     let mut world = started(Settings::calm(6, 1));
     for to in [0, 1, 3, 4, 5] {
         world.cut_one_way(2, to);

@@ -43,7 +43,7 @@ pub enum LogInput<V> {
         /// The round, or commit, of the message.
         ballot: Ballot,
     },
-    /// The time of [`LogOutput::WakeAt`] has come.
+    /// The time of [`LogOutput::WakeAt`] is reached.
     Tick,
 }
 

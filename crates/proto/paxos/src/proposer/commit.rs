@@ -129,7 +129,7 @@ impl<V: Clone> Proposer<V> {
             return;
         }
         if committing.complete && committing.acknowledged.includes(self.plan.learners) {
-            // Only now: every replica of this epoch has it, so no later round will look for it.
+            // Only now: every replica of this epoch has it, so no later round needs it.
             let ballot = committing.commit.ballot;
             out.push(Output::Prune { to: self.plan.learners, ballot });
             self.phase = Phase::Finished;

@@ -95,7 +95,7 @@ pub enum Input<V> {
     NoPlan,
     /// The answer to [`Output::Decide`].
     Decided(Decision<V>),
-    /// The time of [`Output::WakeAt`] has come.
+    /// The time of [`Output::WakeAt`] is reached.
     Tick,
 }
 
@@ -109,7 +109,7 @@ pub enum Decision<V> {
     Value(V),
     /// The reads do not suffice (cut short by a limit): prepare again, with a wider read.
     ReadAgain,
-    /// Give up: evaluation failed. Nothing is written.
+    /// Abort: evaluation failed. Nothing is written.
     Abort,
 }
 
