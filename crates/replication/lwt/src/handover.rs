@@ -96,7 +96,7 @@ pub(crate) enum Reach {
 struct Wanted {
     kind: u8,
     range: TokenRange,
-    /// Behind this key.
+    /// Begin after this key.
     after: Option<Vec<u8>>,
 }
 

@@ -270,7 +270,7 @@ impl Membership {
         // What an older build cannot read waits until every member can.
         let entries = before.with_features(before.with_handovers(entries));
         let Some(change) = owner::joined(entries) else { return Ok(before) };
-        // Refused before anybody is asked.
+        // Refused before any voter is asked.
         before.apply(&change)?;
         let me = before.local.host_id;
         if before.members.len() <= 1 && before.voters == [me] {

@@ -166,7 +166,7 @@ impl Membership {
             return Ok(());
         }
         let snapshot = self.snapshot();
-        // A decided entry is for everybody, a vote is not.
+        // Every member may receive a decided entry, only voters receive a vote.
         if !matches!(ask.request, Request::Commit(_))
             && !snapshot.voters.contains(&snapshot.local.host_id)
         {

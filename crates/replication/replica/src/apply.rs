@@ -59,13 +59,13 @@ impl<B: AsRef<[u8]>> ReplicaMutation<B> {
         })
     }
 
-    /// The table that it is of; `None`: the bytes are no mutation.
+    /// Its table; `None`: the bytes are no mutation.
     pub fn table(&self) -> Option<TableId> {
         Some(MutationRef::open(self.bytes.as_ref())?.table)
     }
 }
 
-/// Where a write comes from. It decides how the write is admitted.
+/// Source of a write. It decides how the write is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A client's statement, of a node that is alone.
@@ -76,7 +76,7 @@ pub enum Origin {
     ReadRepair,
     /// A repair.
     Repair,
-    /// Hints that are handed to the replicas of today.
+    /// Hints that are handed to the present replicas.
     Hint,
     /// The log of batches: its entries.
     BatchLog,
@@ -162,7 +162,7 @@ impl Replica {
         self.store.apply(&opened, mutation.durable)
     }
 
-    /// Both, for one mutation.
+    /// Admits and applies one mutation.
     ///
     /// # Errors
     /// Those of [`Replica::admit`] and [`Replica::apply`].

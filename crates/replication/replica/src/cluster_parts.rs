@@ -13,7 +13,7 @@ use messaging::Messaging;
 use request::WindowSettings;
 use stdx::{Epoch, HostId, Instant, WallMicros};
 
-/// Waits until this node has applied an epoch, at most until an instant; says whether it has.
+/// Waits until this node has applied an epoch, at most until an instant; returns true if it has.
 pub type EpochWait = Rc<dyn Fn(Epoch, Instant) -> Pin<Box<dyn Future<Output = bool>>>>;
 
 /// The services that `node` hands to each shard's coordinator once, when the node becomes part of a
@@ -39,8 +39,8 @@ pub trait HintSink {
     /// not passed, and its hints do not fill their space.
     fn may_hint(&self, host: HostId) -> bool;
 
-    /// Keeps an encoded mutation for a host, in memory at first. Bounded; false: it could not be
-    /// kept, and is counted.
+    /// Stores an encoded mutation for a host, in memory at first. Bounded; false: it could not be
+    /// stored, and is counted.
     fn store(&self, host: HostId, mutation: &[u8], written_at: WallMicros) -> bool;
 
     /// Makes what was stored so far durable; false: it could not be.
@@ -73,7 +73,7 @@ pub struct ReplicationSettings {
     pub write_request_timeout: Duration,
     /// Writes that are not finished: answered ones linger until all replicas have answered.
     pub writes_in_flight_max: usize,
-    /// Bytes of their mutations, and what is kept beside them.
+    /// Bytes of their mutations, with the bookkeeping of each.
     pub write_bytes_in_flight_max: usize,
     /// Limit of requests in flight to one shard of a replica. Further requests wait, and their
     /// clients with them.
@@ -84,7 +84,7 @@ pub struct ReplicationSettings {
     pub dynamic_snitch_update_interval: Duration,
     /// Interval after which measurements are discarded, so that a slow replica is tried again.
     pub dynamic_snitch_reset_interval: Duration,
-    /// A replica near by is preferred until it is so much slower than the best one (1.0: twice as
+    /// A nearby replica is preferred until it is so much slower than the best one (1.0: twice as
     /// slow).
     pub dynamic_snitch_badness_threshold: f64,
 }

@@ -1,7 +1,7 @@
 //! Pages of results that a shard makes of its rows, see [`data::row_fold`].
 //!
-//! Owns: where such a page ends, how a result lies in a [`PackedPage`]: as a row of its partition, with the clustering
-//! of the last row that it was made of; its bytes begin with one that says whether the partition is done.
+//! Owns: the end of such a page, and the form of a result in a [`PackedPage`]: a row of its partition, with the
+//! clustering of the last row that was folded into it. Its first byte says if the partition is done.
 
 use data::{FoldFlow, Folding, RowRef};
 use stdx::Token;
@@ -33,7 +33,7 @@ pub(crate) struct FoldSink<'f> {
     /// The partition that was put into the page last.
     put: Option<(Token, Vec<u8>)>,
     result: Vec<u8>,
-    /// The partition at hand.
+    /// The current partition.
     token: Token,
     key: Vec<u8>,
     /// It was announced and is not over.
@@ -41,7 +41,7 @@ pub(crate) struct FoldSink<'f> {
     /// Bytes read, including the fixed cost of each row.
     bytes: u64,
     looked_at: usize,
-    /// The fold wants nothing more.
+    /// The fold needs nothing more.
     is_enough: bool,
 }
 
@@ -95,7 +95,7 @@ impl<'f> FoldSink<'f> {
         self.take_result();
         match flow {
             FoldFlow::Continue => {}
-            // Its end comes, and may end the page.
+            // The end of the partition follows, and may end the page.
             FoldFlow::SkipPartition if clustering.is_some() => return Flow::SkipPartition,
             FoldFlow::SkipPartition => {}
             FoldFlow::Stop => {

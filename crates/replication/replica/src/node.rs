@@ -10,7 +10,8 @@ use crate::packed_page::PackedPage;
 use crate::packed_read::PackedRead;
 use crate::replica_query::ReplicaQuery;
 
-/// A shard that can ask the other shards of its node. What is asked is sent when the method returns.
+/// A shard that can send requests to the other shards of its node. A request is sent when the
+/// method returns.
 pub trait Node: Clone + 'static {
     /// The environment of this shard.
     fn env(&self) -> &Env;

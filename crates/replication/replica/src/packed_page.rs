@@ -222,11 +222,11 @@ pub struct PageWriter<'f> {
     filter: Option<&'f dyn RowFilter>,
     /// A partition is wanted though no row of it is.
     wants_static: bool,
-    /// The partition at hand.
+    /// The current partition.
     token: Token,
     key: Vec<u8>,
     static_row: Option<Vec<u8>>,
-    /// It stands in the page.
+    /// It is in the page already.
     is_put: bool,
     /// It was announced and is not over.
     is_inside: bool,
@@ -280,7 +280,7 @@ impl<'f> PageWriter<'f> {
         self.page.flow(&self.limit, self.left_out, at)
     }
 
-    /// So many bytes are left out.
+    /// Counts bytes that are left out.
     #[inline]
     fn leave_out(&mut self, bytes: usize) {
         self.left_out = self.left_out.saturating_add(bytes + LEFT_OUT_OVERHEAD);

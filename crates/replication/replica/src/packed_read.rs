@@ -1,4 +1,4 @@
-//! Packed pages of what one shard has, of the rows or of what is done with them.
+//! Packed pages of one shard: of its rows, or of the results of work on them.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -7,8 +7,8 @@ use data::{Advance, Cursor, CursorError, Item, MergeCursor, MergeMode, RowRef, T
 use stdx::{DeletionSeconds, Token};
 use store::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
 
-/// Shows pages that follow each other; a partition that goes on in the next page is one partition
-/// for the sink.
+/// Shows consecutive pages; a partition that continues in the next page is one partition for the
+/// sink.
 pub struct PageRows {
     reversed: bool,
     now: DeletionSeconds,
@@ -17,7 +17,7 @@ pub struct PageRows {
     /// The partition that was shown in part to the client on an earlier page of its own, and how
     /// many rows of it: when there were some it is not shown for its static row alone.
     resumed: Option<(Vec<u8>, u32)>,
-    /// The partition under way: between pages, one that may go on.
+    /// The current partition: between pages, one that may continue.
     partition: Option<Partition>,
     /// Cost of the rows returned so far.
     pub stats: ReadStats,
@@ -30,7 +30,7 @@ struct Partition {
     key: Vec<u8>,
     /// The sink knows of it.
     announced: bool,
-    /// The sink wants nothing more of it.
+    /// The sink needs nothing more of it.
     skipped: bool,
     /// Rows of it shown so far, those on earlier pages of the client included.
     rows: u32,
@@ -221,7 +221,7 @@ impl PageRows {
         sink.partition(partition.token, &partition.key, static_row)
     }
 
-    /// The sink wants nothing more of the partition.
+    /// The sink needs nothing more of the partition.
     fn skip<S: RowSink>(&mut self, sink: &mut S) -> Flow {
         match &mut self.partition {
             Some(partition) => {

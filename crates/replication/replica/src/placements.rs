@@ -19,12 +19,12 @@ pub type ReplicaList = SmallVec<[ReplicaInfo; 8]>;
 /// Most datacenters that a topology can number.
 const DATACENTERS_MAX: usize = 256;
 
-/// Where a node stands, seen from this one.
+/// Location of a node relative to this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// Its datacenter.
     pub dc: u8,
-    /// That is this node's.
+    /// Its datacenter is this node's too.
     pub is_local_dc: bool,
     /// Its rack is this node's too.
     pub is_local_rack: bool,
@@ -107,7 +107,7 @@ impl Topology {
         Some(Topology { placements, factors, sites })
     }
 
-    /// Where a member stands.
+    /// Returns the location of a member.
     pub fn site(&self, host: HostId) -> Option<Site> {
         self.sites.get(&host).copied()
     }
@@ -134,7 +134,7 @@ impl Topology {
                 alive,
                 pending: at >= natural,
                 moves: replicas.moves(at),
-                // Asked for dead ones only, which are few: it is not cheap.
+                // Called for dead replicas only, which are few: it is expensive.
                 hintable: !site.is_self && (alive || is_hintable(host)),
                 latency_rank: 0,
             });

@@ -42,7 +42,7 @@ impl RequestTrace {
         (self.note)(activity());
     }
 
-    /// A message of so many bytes goes to a peer.
+    /// Records that a message of so many bytes is sent to a peer.
     #[cold]
     pub fn note_sent(&self, cluster: &ClusterView, host: HostId, verb: Verb, bytes: usize) {
         self.note(|| {
@@ -69,7 +69,7 @@ impl RequestTrace {
         let name = match result {
             Ok(_) => name_of(verb).replace("_REQ", "_RSP"),
             Err(MessagingError::Remote(_)) => "FAILURE_RSP".to_owned(),
-            // Nothing came.
+            // No answer arrived.
             Err(_) => return,
         };
         let from = cluster.shown(host);
@@ -77,7 +77,7 @@ impl RequestTrace {
         self.note(|| format!("Processing response from {from}"));
     }
 
-    /// The request fails.
+    /// Records that the request fails.
     #[cold]
     pub fn note_error(&self, error: &RequestError) {
         self.note(|| match error {

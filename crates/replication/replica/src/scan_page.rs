@@ -1,7 +1,7 @@
 //! Pages of shards of other nodes: into the bytes of a response, and back when they are found to be such a page.
 //!
-//! Inside a node pages are trusted; what comes from outside is looked through here, row by row, before anything else
-//! sees it.
+//! Inside a node pages are trusted. A page from outside is checked here, row by row, before any other code sees
+//! it.
 
 use std::cmp::Ordering;
 
@@ -29,7 +29,7 @@ pub struct Expected<'e> {
     pub fold: Option<&'e dyn RowFold>,
 }
 
-/// Appends a page for another node; `state` is what it has left of a fold.
+/// Appends a page for another node; `state` is the state of its fold.
 pub fn encode(page: &PackedPage, state: Option<&[u8]>, out: &mut Vec<u8>) {
     let ReadStats { partitions, rows, tombstones, filtered, .. } = page.stats;
     let cost = ScanCost {

@@ -131,7 +131,7 @@ impl<N: Node> ReplicaReads<N> {
         let task = async move {
             let counters = &this.inner.counters;
             if responder.is_cancelled() || this.inner.node.env().rt.now() >= terms.deadline {
-                // It waited too long for its turn: what it costs is better spent on others.
+                // It waited too long for its turn: the work is better spent on others.
                 counters.served_late.inc();
                 return responder.fail(&ErrorReply::Timeout);
             }
@@ -187,7 +187,7 @@ impl<N: Node> ReplicaReads<N> {
         }
     }
 
-    /// The page that a peer asks for, with what of it passes the filter.
+    /// Reads the page that a peer requests, with the rows of it that pass the filter.
     async fn answer_page(
         &self,
         read: ReadRequest,
@@ -200,7 +200,7 @@ impl<N: Node> ReplicaReads<N> {
         let table = read.command.table;
         let mut snapshot: std::sync::Arc<ClusterSnapshot> = cluster.snapshot();
         if snapshot.epoch < epoch && env.facts(&snapshot, table).is_none() {
-            // A table that was made a moment ago.
+            // A table that was created a moment ago.
             cluster.wait_for(epoch, deadline).await;
             snapshot = cluster.snapshot();
         }

@@ -44,7 +44,8 @@ impl Planner {
 }
 
 impl<N: Node> ReplicaReads<N> {
-    /// Sets what plans the scans of other nodes. Until then they are refused, and rows are read.
+    /// Sets the planner of other nodes' scans. Until then scans are refused, and coordinators read
+    /// rows.
     pub fn serve_scans(&self, planner: ScanPlanner) {
         self.inner.planner.set(planner);
     }
@@ -84,7 +85,7 @@ impl<N: Node> ReplicaReads<N> {
         self.inner.node.env().spawn_or_drop("replica-scan", task);
     }
 
-    /// The page, and what it has left of a fold.
+    /// The page, and the state of its fold.
     async fn answer_scan(
         &self,
         payload: &[u8],
@@ -116,7 +117,7 @@ impl<N: Node> ReplicaReads<N> {
         let read = PackedRead { command, further, limit, work: Some(work.clone()), state };
         let page = match shard == env.rt.shard() {
             true => read.read(env).await,
-            // Its connection was not there yet when it was sent.
+            // The peer had no connection to that shard yet when it sent the request.
             false => self.inner.node.packed_page_of(shard, read).await,
         };
         let mut page = page.map_err(|error| {
@@ -158,7 +159,7 @@ impl<N: Node> ReplicaReads<N> {
         };
         let (mut snapshot, mut work) = plan();
         if snapshot.epoch < terms.epoch && !matches!(work, Some(Ok(_))) {
-            // It may be of a table that was made or changed a moment ago.
+            // The work may be of a table that was created or changed a moment ago.
             cluster.wait_for(terms.epoch, terms.deadline).await;
             (snapshot, work) = plan();
         }

@@ -14,7 +14,7 @@ use store::ReadStats;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ShardRead {
     stats: ReadStats,
-    /// Pages that it made for the shard that asked, and their bytes; none when it was that shard.
+    /// Pages that it built for the requesting shard, and their bytes; none when it was that shard.
     pages: u32,
     bytes: u64,
     largest: u64,
@@ -32,7 +32,7 @@ fn count(n: u64, one: &str) -> String {
     }
 }
 
-/// Adds what another read cost.
+/// Adds the cost of another read.
 pub fn add(sum: &mut ReadStats, more: &ReadStats) {
     sum.partitions = sum.partitions.saturating_add(more.partitions);
     sum.rows = sum.rows.saturating_add(more.rows);
@@ -44,7 +44,7 @@ pub fn add(sum: &mut ReadStats, more: &ReadStats) {
 }
 
 impl ShardReads {
-    /// A shard has read; `page`: bytes that it handed to the one that asked.
+    /// Records the read of a shard; `page`: bytes that it handed to the requesting shard.
     pub fn add(&self, shard: ShardId, stats: &ReadStats, page: Option<usize>) {
         let mut all = self.0.borrow_mut();
         let of = all.entry(shard.0).or_default();
@@ -63,12 +63,12 @@ impl ShardReads {
         sum
     }
 
-    /// No shard has read.
+    /// Returns true if no shard has read.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// Bytes of all pages that came from other shards, and of the largest one.
+    /// Returns the bytes of all pages that came from other shards, and of the largest one.
     pub fn page_bytes(&self) -> (u64, u64) {
         let mut sum = (0_u64, 0_u64);
         for of in self.0.borrow().values() {
@@ -77,7 +77,7 @@ impl ShardReads {
         sum
     }
 
-    /// A line for each shard that has read, ascending.
+    /// Returns a line for each shard that has read, ascending.
     pub fn lines(&self) -> Vec<String> {
         let all = self.0.borrow();
         all.iter().map(|(shard, of)| line(*shard, of)).collect()

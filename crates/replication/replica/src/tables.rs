@@ -20,9 +20,9 @@ pub struct TableFacts {
     pub durable: bool,
     /// Policy of read repair.
     pub read_repair: ReadRepair,
-    /// When a read asks one more replica.
+    /// Condition on which a read asks one more replica.
     pub speculate: SpeculativeRetry,
-    /// When a read repair writes to one more replica.
+    /// Condition on which a read repair writes to one more replica.
     pub additional_write: SpeculativeRetry,
 }
 
@@ -52,11 +52,11 @@ impl TableFacts {
     }
 }
 
-/// The facts of tables that were read, as of their newest version met.
+/// Facts of the tables that were read, as of their newest version met.
 #[derive(Default)]
 pub struct TableCache(std::cell::RefCell<stdx::FixedMap<TableId, Rc<TableFacts>>>);
 
-/// Tables that are remembered; above it all are forgotten.
+/// Most tables that are cached; beyond it the cache is cleared.
 const TABLES_MAX: usize = 4096;
 
 impl TableCache {

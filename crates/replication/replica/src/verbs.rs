@@ -1,7 +1,7 @@
-//! The registry of verbs: which function serves which request of a peer.
+//! The registry of verbs: the function that serves each request of a peer.
 //!
-//! A function is found by a walk over the entries, which stand in the order in which they are registered: those
-//! that are asked most come first.
+//! A function is found by a walk over the entries in the order of their registration: the most frequent verbs come
+//! first.
 //!
 //! INV-verbs-1: a verb is served by one function.
 

@@ -1,4 +1,4 @@
-//! The way of this node to `Normal`: finishing a join at the start, and what a start after an interrupted movement does.
+//! The way of this node to `Normal`: finishing a join at the start, and resuming after an interrupted movement.
 //! The steps and why they are safe: `cluster::topology`.
 
 use std::rc::Rc;
@@ -21,12 +21,12 @@ use crate::{description, seeds};
 const SETTLE: Duration = Duration::from_secs(3);
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Before data that could not be taken over is tried again.
+/// Pause before data that could not be taken over is fetched again.
 const FETCH_PAUSE: Duration = Duration::from_secs(5);
-/// How often a node that takes a dead one's place waits for more replicas to be alive, before it
-/// goes on with what there is.
+/// Attempts for which a node that replaces a dead one waits for more replicas to be alive, before
+/// it continues without them.
 const PATIENCE_WITH_REPLICAS: usize = 6;
-/// Names what was received of a join.
+/// Name of the file with the received ranges of a join.
 const JOIN: &str = "join";
 /// Patience with changes that only describe this node.
 const DESCRIBE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ fn has_user_tables(snapshot: &ClusterSnapshot) -> bool {
 struct Takeover {
     /// Attempts that could not be made.
     refusals: usize,
-    /// The last one goes without what only nodes that are down have.
+    /// The last one did without data that only nodes that are down have.
     goes_without: bool,
 }
 
@@ -60,8 +60,8 @@ impl Bootstrap {
         Bootstrap { env: env.clone(), steps: Steps::new(env), copies: RangeCopies::new(env) }
     }
 
-    /// Brings what the metadata says of this node up to date: its addresses, shards, release. When
-    /// too few voters answer it goes on and is tried again until it is done. Shard 0 only.
+    /// Updates this node's entry in the metadata: its addresses, shards, release. When too few
+    /// voters answer, the start continues and the update is retried until it is done. Shard 0 only.
     ///
     /// # Errors
     /// An address of the configuration belongs to another member.
@@ -137,7 +137,8 @@ impl Bootstrap {
         Ok(())
     }
 
-    /// Does what must be done before the next step of this node; that step, if there is one at the start.
+    /// Does the work before the next step of this node, and returns that step, if there is one at
+    /// the start.
     async fn prepare_step(
         &self,
         snapshot: &ClusterSnapshot,
@@ -163,8 +164,9 @@ impl Bootstrap {
                 }
                 MemberState::Normal
             }
-            // A decommission that was cut off when all was copied. The others are read from already: back here it
-            // could show less than they did. It goes on when this node serves (`leaving`).
+            // A decommission that was interrupted when all was copied. Reads use the other replicas
+            // already: back here this node could return less than they did. The decommission
+            // resumes when this node serves (`leaving`).
             MemberState::LeaveHandover => return Ok(None),
             MemberState::Leaving => {
                 tracing::warn!("this node was about to leave; it is a member again");
@@ -234,7 +236,7 @@ impl Bootstrap {
             );
             return Ok(());
         }
-        // From here on every write reaches this node too, but for those that had begun before.
+        // From here on every write reaches this node too, except those that had begun before.
         self.steps.wait_until_applied(snapshot.epoch).await?;
         self.env.pause(self.env.options.write_request_timeout).await?;
         let received = self.received_before(snapshot).await;
@@ -245,7 +247,7 @@ impl Bootstrap {
         self.take_over_registers(snapshot.local.host_id, takeover).await
     }
 
-    /// One attempt to fetch what is not here yet; whether all is.
+    /// Makes one attempt to fetch the missing ranges. Returns true if none is missing any more.
     async fn take_over_rest(
         &self,
         received: &Received,
@@ -390,7 +392,7 @@ impl Bootstrap {
         }
     }
 
-    /// Sees to it that the member whose place this node takes does not vote.
+    /// Removes the vote of the member whose place this node takes.
     ///
     /// # Errors
     /// `Stopped`, `Join`.

@@ -133,7 +133,7 @@ impl Due {
         }
     }
 
-    /// All is removed. Shard 0 does away with what runs with other shards have left.
+    /// Notes that all is removed. Shard 0 also removes the marks of runs with other shards.
     async fn clear(&self, is_first: bool) {
         let ending = self.own.split_once("of").map_or("", |(_, shards)| shards);
         for name in self.names().await {

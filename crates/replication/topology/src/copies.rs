@@ -1,9 +1,9 @@
-//! Copies of ranges because another member goes, moves or replication changes; on the order of the node that carries it
-//! out, and the orders that this node gives.
+//! Copies of ranges when another member leaves or moves, or replication changes: on the order of the node that
+//! carries the change out, and the orders that this node gives.
 //!
-//! An order is a message of the verb `TakeOver`, which is sent again until the copy is done, between the two steps of the
-//! movement (`cluster::topology`). Its answer says how far the copy is; an error says that it failed, and the next order
-//! begins it again.
+//! An order is a message of the verb `TakeOver`, which is resent until the copy is done, between the two steps of
+//! the movement (`cluster::topology`). Its answer reports the progress of the copy. An error reports that it
+//! failed, and the next order starts it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use crate::orders::{Job, Order, What, put_order, read_order};
 use crate::resume_state::{self, Received, name_for};
 use crate::steps::SUBMIT;
 
-/// For one answer about rounds of lightweight transactions.
+/// Timeout of one answer about rounds of lightweight transactions.
 pub(crate) const REGISTERS: Duration = Duration::from_secs(10);
 /// Longest wait for one answer to an order, and the pause before the next question.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -57,9 +57,9 @@ pub(crate) struct Fetch<'a> {
 /// Role of the leaving member in its removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mover {
-    /// It gives its data away itself.
+    /// It hands its data over itself.
     Helps,
-    /// Another one removes it, and holds it for dead.
+    /// Another node removes it, and considers it dead.
     Dead,
 }
 
@@ -99,7 +99,7 @@ impl RangeCopies {
         responder.respond(|out| put_taken(&taken, out));
     }
 
-    /// The state of a copy, which is begun if there is none.
+    /// Returns the state of a copy, which is begun if there is none.
     pub(crate) fn order(&self, order: &Order, mover: Mover) -> Job {
         let (key, epoch) = (order.what.key(), order.epoch);
         let known = self.env.orders.jobs.borrow().get(&key).cloned();
@@ -136,7 +136,7 @@ impl RangeCopies {
                 *job = outcome;
             }
         };
-        // A closed gate: the node stops, and the one that asks hears no more of it.
+        // A closed gate: the node stops, and the node that asks gets no further answer.
         let _ = self.env.gate.spawn(&self.env.rt, Group::Stream, "take-over", task);
         Job::Running
     }
@@ -152,7 +152,7 @@ impl RangeCopies {
     }
 
     /// Copies the ranges that this node will own once `mover` is gone; also from `mover`, if it
-    /// leaves in an orderly way.
+    /// takes part itself.
     async fn copy_for(&self, mover: HostId, epoch: Epoch, role: Mover) -> Result<()> {
         let goes_itself = role == Mover::Helps;
         let me = self.env.membership.snapshot().local.host_id;
@@ -173,7 +173,7 @@ impl RangeCopies {
             };
             let liveness = self.env.liveness.clone();
             let is_alive = move |host| (goes_itself || host != mover) && liveness.is_alive(host);
-            // A dead one goes in any case.
+            // A dead member leaves in any case.
             let may_lack = if is_alive(mover) { MayLack::System } else { MayLack::Anything };
             let plan = streaming::plan_lacking(&snapshot, mover, me, &is_alive, may_lack);
             let plan = plan.map_err(|error| error.to_string())?;
@@ -201,7 +201,7 @@ impl RangeCopies {
                     Err(error) => return Err(error.to_string()),
                 }
             }
-            // The rounds of lightweight transactions that the present owners know of.
+            // Takes over the rounds of lightweight transactions that the present owners know of.
             let dead = (!goes_itself).then_some(mover);
             let taken = self.env.coordinator.lwt().take_over_registers(
                 mover,
@@ -217,7 +217,7 @@ impl RangeCopies {
         Err(failure)
     }
 
-    /// Takes over what this node inherits in a stage.
+    /// Takes over the ranges that this node inherits in a stage.
     pub(crate) async fn inherit(&self, keyspace: &str, epoch: Epoch) -> Result<()> {
         let snapshot = self.env.membership.snapshot();
         let me = snapshot.local.host_id;
@@ -331,7 +331,7 @@ impl RangeCopies {
         read_taken(&answer.payload).map_err(|_| MessagingError::Malformed)
     }
 
-    /// Fetches what is planned, remembers what is here, and tells how far it is.
+    /// Fetches the plan, records the received ranges, and reports the progress.
     pub(crate) async fn fetch_keeping(
         &self,
         fetch: Fetch<'_>,
@@ -343,7 +343,7 @@ impl RangeCopies {
         self.env.streaming.fetch_keeping(operation, plan, told, keep).await
     }
 
-    /// Ends copies for members that stay where they were after all. Shard 0 only.
+    /// Ends copies for members whose movement was aborted. Shard 0 only.
     pub(crate) fn end_copies(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) {
         use MemberState as S;
         let fetches: Vec<(HostId, Uuid)> =
@@ -360,7 +360,7 @@ impl RangeCopies {
         }
     }
 
-    /// Removes what was remembered of copies for members that are through with their movement.
+    /// Removes the records of copies for members that have completed their movement.
     pub(crate) fn forget_received(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) {
         let is_over = |host: &HostId| {
             after.members.get(host).is_none_or(|member| member.state == MemberState::Normal)
@@ -372,7 +372,7 @@ impl RangeCopies {
                 resume_state::path_of(&self.env.options.workdir, &name_for(host)),
             );
             let task = async move { resume_state::forget(&fs, &path).await };
-            // A closed gate: the node stops. The file is of an epoch that does not come again.
+            // A closed gate: the node stops. The file is of an epoch that does not recur.
             let _ = self.env.gate.spawn(&self.env.rt, rt::Group::Gossip, "forget-received", task);
         }
     }

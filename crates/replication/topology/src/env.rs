@@ -20,7 +20,7 @@ use crate::error::{Result, TopologyError};
 use crate::orders::Orders;
 use crate::seeds;
 
-/// Has a shard deliver its hints or hand them to a node; what is left.
+/// Makes a shard deliver its hints or hand them to a node; returns the hints that are left.
 pub type HintsMesh = Mesh<HostId, Vec<PendingHints>>;
 
 /// The parts of a shard that topology operations use.
@@ -33,7 +33,7 @@ pub struct TopologyParts {
     pub seeds: Rc<RefCell<Vec<String>>>,
     /// The way to other nodes.
     pub messaging: Messaging,
-    /// Which of them are alive, and what they have applied.
+    /// Liveness of the members, and the epochs that they have applied.
     pub liveness: Liveness,
     /// The metadata, and changes of it.
     pub membership: Membership,
@@ -45,7 +45,7 @@ pub struct TopologyParts {
     pub streaming: Streaming,
     /// The way to the hints of all shards.
     pub hints_mesh: Arc<HintsMesh>,
-    /// Owner of what goes on beside requests.
+    /// Owner of the background tasks.
     pub gate: Gate,
     /// Owner of the removal of data; it ends with the store.
     pub cleaning: Gate,
@@ -65,9 +65,9 @@ pub(crate) struct Env {
     pub(crate) hints_mesh: Arc<HintsMesh>,
     pub(crate) gate: Gate,
     pub(crate) cleaning: Gate,
-    /// Copies for members that go, and the movement that this node carries out.
+    /// Copies for members that leave, and the movement that this node carries out.
     pub(crate) orders: Rc<Orders>,
-    /// When gossip began; later than everything while it has not.
+    /// Start of gossip; later than everything while it has not started.
     pub(crate) gossips_since: Cell<Instant>,
 }
 
@@ -91,7 +91,8 @@ impl Env {
         }
     }
 
-    /// Addresses of the seeds in force. One that cannot be understood has stopped the start, or was refused.
+    /// Addresses of the seeds in force. An address that cannot be parsed has stopped the start, or
+    /// was refused.
     pub(crate) fn seed_addresses(&self) -> Vec<SocketAddr> {
         seeds::read(&self.seeds.borrow(), self.options.storage_port).unwrap_or_default()
     }

@@ -39,10 +39,10 @@ pub enum TopologyError {
          this node's own address first in seeds to found a cluster"
     )]
     Seeds {
-        /// Each seed and what became of it.
+        /// Each seed and its outcome.
         detail: String,
     },
-    /// Another node does not take this one for what it is.
+    /// Another node does not accept this node's identity.
     #[error("refused by the node at {address}: {message}")]
     Refused {
         /// Address of the other node.
@@ -55,7 +55,7 @@ pub enum TopologyError {
     Join {
         /// The member or members asked.
         through: String,
-        /// Why.
+        /// The reason.
         detail: String,
     },
     /// This node was a member and is none any more.
@@ -73,7 +73,7 @@ pub enum TopologyError {
         /// Description of the fault.
         detail: String,
     },
-    /// It was asked to stop while it joined.
+    /// A stop was requested while it joined.
     #[error("stopped before the node had joined; start it again to go on")]
     Stopped,
 }

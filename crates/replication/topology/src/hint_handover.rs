@@ -32,14 +32,14 @@ impl HintHandover {
         HintHandover { env: env.clone() }
     }
 
-    /// Hands this shard's hints over when shard 0 says so.
+    /// Hands this shard's hints over when shard 0 requests it.
     pub fn serve_hints_mesh(&self) {
         let (rt, hints, gate) =
             (self.env.rt.clone(), self.env.hints.clone(), self.env.gate.clone());
         self.env.hints_mesh.serve(&self.env.rt, move |host, reply| {
             let hints = hints.clone();
             let task = async move { reply.send(hints.transfer(host).await) };
-            // A closed gate: the node stops, and the dropped reply says so.
+            // A closed gate: the node stops, and the dropped reply reports it.
             let _ = gate.spawn(&rt, Group::Gossip, "transfer-hints", task);
         });
     }
@@ -89,7 +89,7 @@ impl HintHandover {
         let mut failure = String::new();
         let heirs = match self.env.options.transfer_hints_on_decommission {
             true => self.heirs(&self.env.membership.snapshot()),
-            // The operator wants none handed over.
+            // The operator wants no hints handed over.
             false => return self.lose_hints(&self.env.hints.pending()),
         };
         if heirs.is_empty() {

@@ -1,5 +1,5 @@
-//! Shard 0 of a node before it has a log: whether it founds a cluster or joins one, and how it is
-//! let in; and for a node that has one, whether the others still want it.
+//! Shard 0 of a node before it has a log: the decision to found a cluster or to join one, and the join. For a node
+//! that has a log: the check that the others still accept it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::unreachable_seeds::{SeedRefusals, is_out_of_reach, nobody_listens, ou
 
 /// Longest search of a newcomer for a member among its seeds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two rounds of asking: twice as long each time, from the first to the second.
+/// Pause between two rounds of questions: doubles each time, from the first to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 /// Interval of the log line that says that the node still waits.
 const REMIND: Duration = Duration::from_secs(10);
-/// For one member's answer to the question to be let in: it may have to ask the voters twice.
+/// Timeout of one member's answer to a join: it may have to ask the voters twice.
 const ANSWER: Duration = Duration::from_secs(25);
 /// Longest time for which the previous process may make the host id seem in use.
 const GHOST: Duration = Duration::from_secs(15);
@@ -163,7 +163,7 @@ impl Newcomer<'_> {
 
     /// Returns true if this node founds the cluster when no seed is a member of one.
     fn founds(&self, answers: &[Answer], is_first: bool) -> bool {
-        // Its own address may look otherwise to itself than in the configuration.
+        // Its own address may look different to the node than in the configuration.
         let first = answers.first();
         let is_itself =
             first.is_some_and(|(_, answer)| refusal_code(answer) == Some(RefusalCode::Yourself));
@@ -211,7 +211,7 @@ impl Newcomer<'_> {
         Ok(())
     }
 
-    /// Asks one member; `Ok(Err(..))` says why it has to be tried again.
+    /// Asks one member; `Ok(Err(..))` is the reason to retry.
     async fn join_through(
         &self,
         base: &schema::Schema,
@@ -230,7 +230,7 @@ impl Newcomer<'_> {
             replaces: self.replaces()?,
         };
         let deadline = rt.now() + ANSWER;
-        // So that a second start asks as the same node.
+        // A second start then asks as the same node.
         identity::write(&rt.fs(), self.work_dir, self.identity).await?;
         let asked = membership::ask_to_join(self.messaging, through, &request, deadline).await;
         let joined_at = match asked {
@@ -323,8 +323,9 @@ fn describe(answers: &[Answer]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Asks some of the members, and the seeds, whether they take this node for what it is. Who does not
-/// answer does not count: a cluster may be started in any order. Who answers is where it answered.
+/// Asks some of the members, and the seeds, if they accept this node's identity. A node that does
+/// not answer does not count: a cluster may be started in any order. A node that answers is at that
+/// address.
 ///
 /// # Errors
 /// `Refused`: another cluster, a host id in use, or no member any more.

@@ -1,7 +1,7 @@
-//! Members that go: `decommission` of this node, `removenode` and `assassinate` of dead ones.
+//! Members that leave: `decommission` of this node, `removenode` and `assassinate` of dead ones.
 //!
-//! The node that carries it out orders every node that will own more to copy it ([`crate::copies`]), between the two steps of
-//! the movement. The steps: `cluster::topology`.
+//! The node that carries the removal out orders every node that will own more to copy it ([`crate::copies`]),
+//! between the two steps of the movement. The steps: `cluster::topology`.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::moving::Relocation;
 use crate::orders::Force;
 use crate::steps::{SUBMIT, Steps};
 
-/// Pause before a node that was ended while it handed over tries once more to leave.
+/// Pause before a node that stopped during its handover retries to leave.
 const GO_ON: Duration = Duration::from_secs(10);
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Members that go. Clones share.
+/// Removal of members. Clones share.
 #[derive(Clone)]
 pub struct Departure {
     env: Rc<Env>,
@@ -53,8 +53,9 @@ impl Departure {
         self.end_leaving(host, epoch).await
     }
 
-    /// All is copied, and since `epoch` the others are read from: there is no way back, for what was read
-    /// there and was never acknowledged need not be with those who were read from before.
+    /// Completes the removal: all is copied, and since `epoch` reads use the other replicas. There
+    /// is no way back: data that was read there and never acknowledged need not be on the former
+    /// replicas.
     async fn end_leaving(&self, host: HostId, epoch: Epoch) -> Result<()> {
         self.steps.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
         if host == self.env.membership.snapshot().local.host_id {
@@ -64,7 +65,7 @@ impl Departure {
         self.steps.submit_leave(host).await
     }
 
-    /// The whole way out of a member that owns data.
+    /// Carries out the whole removal of a member that owns data.
     async fn move_out(&self, host: HostId) -> Result<()> {
         self.steps.wait_for_handovers().await;
         let epoch = self.steps.step(host, MemberState::Normal, MemberState::Leaving).await?;
@@ -79,7 +80,7 @@ impl Departure {
             self.steps.take_vote(host).await?;
             self.copies.give_away(host, epoch).await?;
             if host == self.env.membership.snapshot().local.host_id {
-                // While there is a way back; those that come until it has left follow in the end.
+                // Hands hints over while there is a way back; later hints follow at the end.
                 self.hints.hand_over_hints().await?;
             }
             self.env.orders.decide()
@@ -87,7 +88,8 @@ impl Departure {
         match copied.await {
             Ok(()) => self.finish_leaving(host, began).await,
             Err(error) => {
-                // It owns its ranges as before, unless another has begun the same since.
+                // The member owns its ranges as before, unless another node has begun the same
+                // removal since.
                 let (from, to) = (MemberState::Leaving, MemberState::Normal);
                 let orders = self.env.orders.clone();
                 let back = self.steps.step_if(host, from, to, || orders.changed_at.get() == began);
@@ -100,7 +102,7 @@ impl Departure {
         }
     }
 
-    /// Gives this node's data to the others and leaves. Shard 0 only.
+    /// Hands this node's data to the others and leaves. Shard 0 only.
     ///
     /// # Errors
     /// Why not, in words for the operator; the node is a member as before.
@@ -133,7 +135,7 @@ impl Departure {
         Ok(())
     }
 
-    /// A node that was ended while it handed over goes on with it: a decommission. Shard 0 only.
+    /// Resumes the decommission of a node that stopped during its handover. Shard 0 only.
     pub fn go_on_leaving(&self) {
         let hands_over = |this: &Departure| {
             let snapshot = this.env.membership.snapshot();
@@ -154,11 +156,12 @@ impl Departure {
                 }
             }
         };
-        // A closed gate: the node stops, and the next start goes on.
+        // A closed gate: the node stops, and the next start resumes.
         let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "go-on-leaving", task);
     }
 
-    /// Takes a dead node out and has its data copied from the other replicas. Shard 0 only.
+    /// Removes a dead node, and makes the new owners copy its data from the other replicas. Shard 0
+    /// only.
     ///
     /// # Errors
     /// Those of [`Departure::decommission`].
@@ -192,7 +195,7 @@ impl Departure {
         self.steps.submit_leave(host).await
     }
 
-    /// Takes a node out that joins, dead or alive; the ring is as it was before. Shard 0 only.
+    /// Removes a joining node, dead or alive; the ring is as it was before. Shard 0 only.
     ///
     /// # Errors
     /// It has finished meanwhile.
@@ -204,8 +207,8 @@ impl Departure {
                     "it has copied everything and is read from already: too late".to_owned()
                 );
             }
-            // Dead, it would hold up the ring for ever. What was read since it began to be read from is
-            // on the others too: reads are joint while ranges move.
+            // A dead node would hold up the ring for good. Data read from it since the handover is
+            // on the other replicas too: reads are joint while ranges move.
             self.steps.step(host, MemberState::JoinHandover, MemberState::Joining).await?;
         }
         self.steps.submit_leave(host).await
@@ -223,7 +226,7 @@ impl Departure {
         Ok(())
     }
 
-    /// Takes a dead node out as it is; what only it had is gone. Shard 0 only.
+    /// Removes a dead node without copies; data that only this node had is lost. Shard 0 only.
     ///
     /// # Errors
     /// Those of [`Departure::decommission`].

@@ -1,7 +1,7 @@
-//! `nodetool move`: this node takes another token. And `nodetool rebuild`: it copies what it owns.
+//! `nodetool move`: this node takes another token. And `nodetool rebuild`: it copies the ranges that it owns.
 //!
-//! A move is a movement as a decommission is (`leaving`): the nodes that will own what this one gives
-//! up copy it, this one copies what it will own, both on the same order.
+//! A move is a movement like a decommission (`leaving`). The nodes that will own this node's ranges copy them,
+//! this node copies the ranges that it will own, both on the same order.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::steps::{SUBMIT, Steps};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Another token for this node, and its data again. Clones share.
+/// Moves and rebuilds of this node. Clones share.
 #[derive(Clone)]
 pub struct Relocation {
     env: Rc<Env>,
@@ -77,13 +77,13 @@ impl Relocation {
         self.end_moving(host, epoch).await
     }
 
-    /// All is copied, and since `epoch` the ranges are read where they will be.
+    /// All is copied, and since `epoch` reads use the new owners.
     pub(crate) async fn end_moving(&self, host: HostId, epoch: Epoch) -> Result<()> {
         self.steps.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
         self.steps.step(host, MemberState::MoveHandover, MemberState::Normal).await.map(|_| ())
     }
 
-    /// Copies what this node owns from other replicas. Shard 0 only.
+    /// Copies the ranges that this node owns from other replicas. Shard 0 only.
     ///
     /// # Errors
     /// Why not, in words for the operator; what came stays, and the same command goes on with the
@@ -104,7 +104,7 @@ impl Relocation {
         let liveness = self.env.liveness.clone();
         let plan = plan_rebuild(&snapshot, me, rebuild, move |host| liveness.is_alive(host));
         let plan = plan.map_err(|error| error.to_string())?;
-        // One that failed or was cut off goes on, as long as nothing else has changed.
+        // A rebuild that failed or was interrupted resumes, as long as nothing else has changed.
         let key = format!("rebuild at {} {}", snapshot.epoch.0, fingerprint(rebuild));
         let received =
             Received::load(&self.env.rt, &self.env.options.workdir, "rebuild", key).await;
@@ -124,7 +124,7 @@ impl Relocation {
     }
 }
 
-/// One word for what is asked.
+/// Returns one word that identifies the request.
 fn fingerprint(rebuild: &Rebuild) -> String {
     format!("{:08x}", codec::crc32(format!("{rebuild:?}").as_bytes()))
 }

@@ -1,7 +1,7 @@
-//! Orders to copy: their form on the wire, and what a node has in progress.
+//! Orders to copy: their form on the wire, and the operations in progress on a node.
 //!
-//! Payload of the verb `TakeOver`: the host that goes (16 bytes), the epoch at which it began to (u64); or, of a keyspace
-//! that gets other replicas (`replication_change`), a host of zeros, the epoch, and its name. The answer:
+//! Payload of the verb `TakeOver`: the host that leaves (16 bytes), the epoch at which it began to (u64). For a
+//! keyspace that gets other replicas (`replication_change`): a host of zeros, the epoch, and its name. The answer:
 //! [`copy_progress`](crate::copy_progress).
 
 use std::cell::{Cell, RefCell};
@@ -28,7 +28,7 @@ pub enum Force {
 /// Cause of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A member goes, or moves.
+    /// A member leaves, or moves.
     Member(HostId),
     /// A keyspace gets other replicas.
     Keyspace(String),
@@ -74,7 +74,7 @@ pub struct Orders {
     pub(crate) aborted: Cell<bool>,
     /// All is copied, and the movement cannot be aborted any more.
     decided: Cell<bool>,
-    /// At which epoch the state of the node that goes has changed last.
+    /// Epoch at which the state of the leaving node changed last.
     pub(crate) changed_at: Cell<Epoch>,
     /// This node copies what it owns.
     pub(crate) rebuilding: Rebuilding,
@@ -82,7 +82,7 @@ pub struct Orders {
     pub(crate) copies: Copies,
     /// This node was leaving, and the others have decided that it is out.
     pub(crate) put_out: Cell<bool>,
-    /// The decommission goes on when hints cannot be handed over.
+    /// The decommission continues when hints cannot be handed over.
     pub(crate) loses_hints: Cell<bool>,
     /// Description of the hints that the decommission lost, for the operator.
     pub(crate) lost_hints: RefCell<Option<String>>,
@@ -124,7 +124,7 @@ impl Orders {
     }
 }
 
-/// The right to move `host`, one at a time; given back when it is dropped.
+/// The right to move `host`, one at a time; dropping it returns the right.
 pub(crate) struct Turn(Rc<Orders>);
 
 impl Drop for Turn {
@@ -148,7 +148,7 @@ impl Orders {
         Ok(Turn(self.clone()))
     }
 
-    /// Notes what becomes of the node that goes.
+    /// Follows the state of the leaving node.
     pub(crate) fn note(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) {
         let Some((host, _)) = &*self.removal.borrow() else { return };
         let state = |of: &ClusterSnapshot| of.members.get(host).map(|member| member.state);

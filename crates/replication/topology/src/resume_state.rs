@@ -107,7 +107,7 @@ pub(crate) fn path_of(work_dir: &str, name: &str) -> String {
 pub(crate) async fn forget(fs: &Fs, path: &str) {
     match fs.remove_file(path).await {
         Err(error) if error.kind != IoErrorKind::NotFound => {
-            // It is of a movement that does not come again.
+            // It is of a movement that does not recur.
             tracing::warn!(%error, "a file of what was received cannot be removed");
         }
         _ => {}

@@ -1,4 +1,4 @@
-//! One change of the metadata at a time: submitting it until it is decided, and waiting until it is applied everywhere.
+//! One change of the metadata at a time: submits it until it is decided, and waits until it is applied everywhere.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ impl Steps {
         Steps { env: env.clone() }
     }
 
-    /// Submits what `entry` makes of the present snapshot until that is decided or there is nothing
-    /// to change; to `give_up`, when there is one, while too few voters answer.
+    /// Submits the change that `entry` derives from the present snapshot until it is decided or
+    /// there is nothing to change. Too few voters are tolerated until `give_up`, if it is given.
     ///
     /// # Errors
     /// It does not fit, or the patience is over.
@@ -72,7 +72,7 @@ impl Steps {
     pub(crate) async fn wait_until_applied(&self, epoch: Epoch) -> TopologyResult<()> {
         let mut remind_at = self.env.rt.now() + REMIND;
         loop {
-            // An order of an administrator may come before this node gossips.
+            // An operator's order may arrive before this node gossips.
             let settled = self.env.gossips_since.get() + GOSSIP_SETTLES;
             let snapshot = self.env.membership.snapshot();
             let me = snapshot.local.host_id;
@@ -96,7 +96,7 @@ impl Steps {
         }
     }
 
-    /// Sees to it, beside everything else, that the right members vote on metadata.
+    /// Starts a task that keeps the right members voting on metadata.
     pub(crate) fn settle_voters(&self) {
         let this = self.clone();
         let task = async move {
@@ -119,7 +119,7 @@ impl Steps {
         let _ = self.env.gate.spawn(&self.env.rt, rt::Group::Gossip, "voters", task);
     }
 
-    /// Takes `host` from one state to the next; the epoch after it.
+    /// Takes `host` from one state to the next; returns the epoch after it.
     pub(crate) async fn step(
         &self,
         host: HostId,
@@ -155,7 +155,7 @@ impl Steps {
         }
     }
 
-    /// Sees to it that `host` does not vote.
+    /// Removes the vote of `host`.
     pub(crate) async fn take_vote(&self, host: HostId) -> Result<()> {
         let liveness = self.env.liveness.clone();
         let give_up = self.env.rt.now() + SUBMIT;
@@ -188,7 +188,7 @@ impl Steps {
     pub(crate) async fn submit_leave(&self, host: HostId) -> Result<()> {
         let give_up = self.env.rt.now() + SUBMIT;
         let submitted = self.submit_until_done(Some(give_up), |snapshot| {
-            // The others may have decided it, and do not speak to this node any more.
+            // The others may have decided it, and do not answer this node any more.
             let is_out = host == snapshot.local.host_id && self.env.orders.put_out.get();
             let is_member = snapshot.members.contains_key(&host) && !is_out;
             is_member.then_some(Transformation::Leave { host })
@@ -196,8 +196,8 @@ impl Steps {
         submitted.await.map_err(|e| e.to_string())
     }
 
-    /// Waits a while for handovers to end before a node begins to go or move, which the log refuses till
-    /// then.
+    /// Waits a while for handovers to end before a node begins to leave or move: the log refuses
+    /// that during a handover.
     pub(crate) async fn wait_for_handovers(&self) {
         let give_up = self.env.rt.now() + HANDOVERS;
         while !self.env.membership.snapshot().handovers.is_empty() && self.env.rt.now() < give_up {

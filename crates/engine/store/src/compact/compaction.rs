@@ -37,7 +37,7 @@ use crate::tables::table::{TableState, TableVersion, TableView, bump};
 use crate::tables::table_file::TableFile;
 use crate::write::flush::REQUEST_BYTES;
 
-/// Behind a background compaction of a table that failed.
+/// Pause after a failed background compaction of a table.
 const PAUSE: Duration = Duration::from_secs(60);
 /// The same after many.
 const PAUSE_MAX: Duration = Duration::from_secs(3_600);

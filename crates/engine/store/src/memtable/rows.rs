@@ -58,7 +58,7 @@ impl Rows {
             }
             Rows::Blocks(blocks) => {
                 let count = blocks.len();
-                // Behind everything: fill the last block.
+                // After all rows: fill the last block.
                 let (block, index) = if place.block >= count {
                     (count.saturating_sub(1), usize::MAX)
                 } else {

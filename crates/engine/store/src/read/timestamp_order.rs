@@ -313,7 +313,7 @@ impl Reader {
             if found.passes_by(file) {
                 continue;
             }
-            // Behind the last one nothing can be left out.
+            // After the last file nothing can be skipped.
             if rest.len() == 0 {
                 sources.push(self.open_one(asked, file, asked.command.reversed, stats));
                 break;

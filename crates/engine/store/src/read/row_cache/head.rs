@@ -15,7 +15,7 @@ const ENTRY_OVERHEAD: usize = 128;
 pub(super) enum Until {
     /// It is the whole partition.
     End,
-    /// Behind its last row; no range deletion is open there.
+    /// After its last row; no range deletion is open there.
     LastRow,
     /// The beginning of the partition does not fit within the bounds: reads use the files.
     Nothing,

@@ -48,7 +48,7 @@ fn good(pk: i32, ck: i32, timestamp: i64) -> Vec<u8> {
 /// A row of the other table.
 fn in_other(pk: i32, ck: i32, value: &str, timestamp: i64) -> Vec<u8> {
     let mut bytes = insert(pk, ck, value, timestamp);
-    // Behind the version.
+    // The table id follows the version.
     bytes[1..17].copy_from_slice(OTHER.0.as_bytes());
     bytes
 }

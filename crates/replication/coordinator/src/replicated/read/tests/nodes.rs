@@ -132,7 +132,7 @@ pub(super) struct Options {
     pub(super) table: TableOptions,
     /// Replication factor by datacenter instead of `factor`; nodes stand in them in turn.
     pub(super) datacenters: Vec<(String, u32)>,
-    /// Behind which pages of replicas end.
+    /// Number of tombstones after which pages of replicas end.
     pub(super) page_tombstones: u32,
 }
 
