@@ -240,7 +240,8 @@ pub(super) async fn answers_at(
     answers
 }
 
-/// What a node with so many shards answers, and how many pages its shards have folded.
+/// Returns the answers of a node with this many shards, and the number of pages that its shards
+/// folded.
 pub(super) fn run_with(shards: u16, seed: u64) -> (Vec<(String, Got)>, u64) {
     let world = World::new(seed, WorldOptions::default());
     let node = start(&world, shards, 300);
@@ -302,7 +303,7 @@ fn an_aggregation_of_a_client_that_has_gone_ends_soon() {
         assert_eq!(all.rows, [[Some(8000_i64.to_be_bytes().to_vec())]]);
         let whole = folded(&node) - before;
         assert!(whole > 8000, "{whole} pages");
-        // The first ones are made, then nobody wants the others.
+        // The shards fold the first pages, then the client disconnects.
         let before = folded(&node);
         remote.send(query).await;
         while folded(&node) == before {

@@ -174,7 +174,7 @@ fn only_a_read_without_pages_is_refused_tombstones() {
         }
         for e in 0..51 {
             if e == 50 {
-                // As many as there may be.
+                // Exactly as many tombstones as the failure threshold allows.
                 for text in ["SELECT e FROM ks.t WHERE k = 1", "SELECT e FROM ks.t"] {
                     let got = page(&mut remote, text, None, None).await;
                     let warning = "Read 0 live rows and 50 tombstone cells for query on ks.t (see \
@@ -222,7 +222,7 @@ fn a_conditional_statement_warns_of_the_tombstones_of_its_read() {
                 for i in 0..10 {
                     warnings(&format!("DELETE m[{i}] FROM ks.m WHERE k = {k}")).await;
                 }
-                // As many as nobody is told of.
+                // Exactly as many tombstones as the warning threshold allows.
                 let add = format!("UPDATE ks.m SET v = 1 WHERE k = {k} IF v = null");
                 assert_eq!(warnings(&add).await, [""; 0]);
                 warnings(&format!("DELETE m[10] FROM ks.m WHERE k = {k}")).await;
