@@ -163,7 +163,7 @@ fn a_pem_chain_holds_only_issuers() {
     let expected = "\"keystore\" conf/joined.pem: certificate 2 is not the issuer of the one before; \
                     put the certificate of the key first, then those of its issuers";
     assert_eq!(error, expected);
-    // Order does not matter, nor does a certificate that is there twice.
+    // Order does not matter, nor does a duplicate certificate.
     let mixed = joined(&[CA, NODE, key, CA]);
     assert_eq!(found(identity(mixed, None)), "node.example of 2");
 }
