@@ -41,7 +41,7 @@ pub struct Beginning {
     pub archiving: conf::Archiving,
     /// The node speaks to others.
     pub has_peers: bool,
-    /// Whether connections of clients are encrypted.
+    /// Encryption of client connections.
     pub encryption: PortEncryption,
 }
 

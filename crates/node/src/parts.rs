@@ -163,10 +163,10 @@ pub fn ip(address: &Address) -> Result<IpAddr, StartError> {
     Ok(topology::seeds::ip(address)?)
 }
 
-/// An IP address and a port.
+/// Converts an address and a port.
 ///
 /// # Errors
-/// As [`ip`].
+/// See [`ip`].
 pub fn socket(address: &Address, port: u16) -> Result<SocketAddr, StartError> {
     Ok(topology::seeds::socket(address, port)?)
 }

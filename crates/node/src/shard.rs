@@ -114,13 +114,13 @@ struct Begun {
     log: Option<LogFile>,
     /// Shard 0's: held while the shard runs.
     lock: Option<FileLock>,
-    /// Whether connections of clients are encrypted.
+    /// Encryption of client connections.
     encryption: PortEncryption,
-    /// Shard 0's, where they are.
+    /// Keys of client connections on shard 0, if they are encrypted.
     client_keys: Option<ClientKeys>,
 }
 
-/// What the other shards begin with.
+/// Builds the state with which the other shards begin.
 fn beginning(opened: &open::Opened) -> Beginning {
     let keys = opened.client_keys.as_ref();
     Beginning {
@@ -410,9 +410,9 @@ struct Parts {
     program: Program,
     /// Owner of what writes the node's own rows.
     own_rows: Gate,
-    /// Whether connections of clients are encrypted.
+    /// Encryption of client connections.
     encryption: PortEncryption,
-    /// Shard 0, until the server is made: their keys.
+    /// On shard 0, until the server is created: the keys of client connections.
     client_keys: RefCell<Option<ClientKeys>>,
 }
 

@@ -77,7 +77,7 @@ pub fn finish_given_up(
         }
         Movement::Joining => {
             if !is_alive {
-                // As an administrator does it: the disk is emptied first.
+                // An administrator does the same: the disk is emptied first.
                 run.nodes.ended(number);
                 run.nodes.wipe(number);
                 run.nodes.restart(number);

@@ -408,7 +408,7 @@ cluster_commands! {
         = CommandRow::new("cut_links", Scope::Shard, Class::Changes), "cutting links";
     /// How long requests may take.
     SetTimeout {
-        /// As in [`ClusterReport::timeouts`].
+        /// Kind of the timeout, a key of [`ClusterReport::timeouts`].
         kind: String,
         /// Milliseconds.
         millis: u64,

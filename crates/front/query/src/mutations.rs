@@ -45,7 +45,7 @@ pub(crate) fn bind(
     let (bound, kind) = match statements {
         Statements::One(one) => {
             let mutations = one.statement.plan.bind_found(one.values, options, found, out)?;
-            // As `StorageProxy.mutate` calls the partitions of one IN.
+            // `StorageProxy.mutate` uses the same write types for the partitions of one IN.
             let write_type = match mutations.len() {
                 0 | 1 => WriteType::Simple,
                 _ => WriteType::UnloggedBatch,

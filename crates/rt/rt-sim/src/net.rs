@@ -1,6 +1,6 @@
 //! The network between processes: ordered byte streams with delay, bounded buffers and resets.
 //!
-//! As with TCP, silence ends a connection only for a sender: its machine aborts when nothing is
+//! Like with TCP, silence ends a connection only for a sender: its machine aborts when nothing is
 //! acknowledged for [`WorldOptions::silent_peer_timeout`](crate::WorldOptions). A reader waits
 //! forever for a machine without power. When that machine runs again, it resets connections that it
 //! does not know.

@@ -86,7 +86,7 @@ impl TableFilter {
 /// `nodetool tablestats`.
 ///
 /// # Errors
-/// As Cassandra's "nodetool: …": a keyspace or table does not exist.
+/// A keyspace or table does not exist. The message follows Cassandra's "nodetool: ".
 pub fn table_stats(
     tables: &[TableReport],
     filter: &TableFilter,
