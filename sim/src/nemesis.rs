@@ -613,7 +613,7 @@ impl Nemesis {
     }
 }
 
-/// As drawn, below that many microseconds.
+/// Draws a duration below that many microseconds.
 fn micros(run: &Run, below: u64) -> Duration {
     Duration::from_micros(run.nodes.world.random_u64() % below)
 }

@@ -258,12 +258,12 @@ impl Node {
         Node::start_named("helenus", options, machine)
     }
 
-    /// As [`Node::start`], for a program that can do more than run it.
+    /// Like [`Node::start`], for a program that provides services to the node.
     pub fn start_for(options: Options, machine: &Machine, program: Program) -> RunningNode {
         Node::start_on("helenus", options, machine, Arc::default(), None, program)
     }
 
-    /// As [`Node::start`], with a name for threads and, in the simulator, disk and network.
+    /// Like [`Node::start`], with a name for threads and, in the simulator, disk and network.
     pub fn start_named(name: &str, options: Options, machine: &Machine) -> RunningNode {
         Node::start_on(name, options, machine, Arc::default(), None, Program::default())
     }
@@ -302,7 +302,7 @@ impl Node {
         Node::prepare_with(name, options, outcome, None)
     }
 
-    /// As [`Node::prepare`], with the administrator's way in: in a simulated world there is no HTTP.
+    /// Like [`Node::prepare`], with the administrator's mesh: a simulated world has no HTTP.
     pub fn prepare_with_admin(
         name: &str,
         options: Options,

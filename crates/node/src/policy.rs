@@ -62,7 +62,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
                 Verdict::GoOn
             }
         },
-        // Told with `best_effort` only.
+        // Reported with `best_effort` only.
         StoreFailure::NoDirectory(_) => Verdict::StopServing,
         StoreFailure::OutOfService(_)
         | StoreFailure::Backup(_)

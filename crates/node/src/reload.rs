@@ -24,7 +24,7 @@ pub struct ReloadStep {
 /// How a changed setting takes effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadAction {
-    /// As `nodetool` changes it.
+    /// By the command that `nodetool` sends.
     Command(ClusterCommand),
     /// A limit on statements.
     Guardrail(GuardrailRequest),

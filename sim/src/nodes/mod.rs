@@ -97,7 +97,7 @@ pub struct Nodes {
     pub sabotage: Sabotage,
     /// The nodes, in the order of their numbers.
     pub members: Vec<Member>,
-    /// Nobody asks for a repair for damaged files.
+    /// True if no operator orders repairs of damaged files: nodes repair them automatically.
     pub mends_by_itself: bool,
     /// Rare paths that were reached.
     pub probes: Probes,

@@ -86,8 +86,8 @@ pub enum AdminRequest {
     /// Estimates over this shard's SSTables for these ranges: first token exclusive, second
     /// inclusive (`Token::MIN`: the end of the ring). Covers tables in replicated keyspaces.
     Estimates(Vec<(Token, Token)>),
-    /// Tokens of some of the keys that the SSTables of this shard have, within the ranges that this
-    /// node has first. Of tables in keyspaces that are replicated.
+    /// Tokens of some of the keys that the SSTables of this shard have, within the primary ranges
+    /// of this node. Covers tables in replicated keyspaces.
     KeySamples,
     /// This shard's part in the cluster.
     Cluster,

@@ -112,7 +112,7 @@ pub(crate) async fn carry_out(
     let done = executor.rt.timeout(deadline, work).await;
     let write_type = stage.get();
     if write_type == WriteType::BatchLog {
-        // As in Cassandra, which asks for as many copies of the entry as there are nodes, up to two.
+        // Cassandra's level: it asks for as many copies of the entry as there are nodes, up to two.
         consistency = Consistency::One;
     }
     match done {

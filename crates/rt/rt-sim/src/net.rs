@@ -573,7 +573,7 @@ impl Drop for Listener {
         let Some(mut state) = self.env.alive() else { return };
         let Some(listening) = state.net.listeners.remove(&self.id) else { return };
         for id in listening.queue {
-            // Nobody will ever read what came.
+            // No process will ever read the received bytes.
             send(&mut state, id, Segment::Reset);
             reset_end(&mut state, id);
             close(&mut state, id);

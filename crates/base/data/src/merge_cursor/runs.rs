@@ -96,9 +96,9 @@ impl<C: Cursor> MergeCursor<'_, C> {
     }
 
     /// Returns true if the current partition has several sources and nothing deletes it from
-    /// outside, in a table whose partitions have one row. Of versions as in
-    /// [`MergeCursor::untouched`] that all have the same columns the newest one comes out. A reader
-    /// that takes it moves all of [`MergeCursor::members`] past the partition and calls
+    /// outside, in a table whose partitions have one row. Among versions as in
+    /// [`MergeCursor::untouched`] that all have the same columns, the newest one is returned. A
+    /// reader that takes it moves all of [`MergeCursor::members`] past the partition and calls
     /// [`MergeCursor::took_partition`].
     #[inline]
     pub fn has_one_row(&self) -> bool {

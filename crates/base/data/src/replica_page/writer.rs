@@ -395,7 +395,8 @@ impl<'s> PageWriter<'s> {
         }
     }
 
-    /// As [`PageWriter::item`] of a row that is plain ([`RowRef::is_plain`]), of a table without counters.
+    /// Like [`PageWriter::item`], for a plain row ([`RowRef::is_plain`]) of a table without
+    /// counters.
     #[inline]
     pub fn plain_row(&mut self, clustering: &[u8], row: RowRef<'_>) -> PageFlow {
         if self.pending.is_some() || row.liveness().is_empty() {
