@@ -101,7 +101,8 @@ pub async fn snapshot(rt: &Rt, mesh: &BootMesh) -> Option<Beginning> {
     }
 }
 
-/// Waits until every shard is at `point`; `result` is whether this one has come there. False when one of them failed.
+/// Reports this shard's arrival at `point`, or its failure, and waits for the other shards. Returns
+/// false if one of them failed.
 pub async fn arrive(rt: &Rt, mesh: &BootMesh, point: Point, result: Result<(), ()>) -> bool {
     match mesh.call(rt, ShardId(0), BootRequest::Arrive(point, result)).await {
         Ok(BootReply::Arrived(all)) => all,

@@ -145,7 +145,7 @@ pub(crate) async fn check_max_size(fs: &Fs, options: &Options) -> Result<(), Str
     ))
 }
 
-/// Has a shard take over the node's state and tell of its memtables.
+/// Makes a shard apply the node's state and report its memtables.
 pub(crate) fn serve(rt: &Rt, mesh: &DiskMesh, server: &CqlServer, store: &Store, host: HostId) {
     let (server, store) = (server.clone(), store.clone());
     mesh.serve(rt, move |usage, reply| {

@@ -92,7 +92,7 @@ impl Actions {
         self.is_switching.set(false);
     }
 
-    /// Stops serving clients for good; administration goes on.
+    /// Stops serving clients for good; administration continues.
     pub(crate) async fn stop_serving(&self) {
         self.serving.set(false);
         self.stopped.set(true);

@@ -479,7 +479,8 @@ impl Parts {
         Ok(served)
     }
 
-    /// Does what the last run left undone, before anything else is read or written. Shard 0 only.
+    /// Completes the last run's unfinished work, before anything else is read or written. Shard 0
+    /// only.
     async fn settle(&self, server: &CqlServer) -> Result<(), StartError> {
         let work_dir = self.options.workdir.trim_end_matches('/');
         let (of_hook, directory) = (server.clone(), work_dir.to_owned());

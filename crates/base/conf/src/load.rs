@@ -704,7 +704,7 @@ fn is_flag(name: &str) -> bool {
         || known::SCYLLA_ONLY.contains(&name)
 }
 
-/// The setting whose name is nearest, when one is near.
+/// Returns the setting with the nearest name, if one is near.
 fn nearest(name: &str) -> Option<String> {
     if name.len() > 80 {
         return None;

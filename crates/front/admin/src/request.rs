@@ -95,9 +95,9 @@ pub enum AdminRequest {
     Command(ClusterCommand),
     /// About repairs: to shard 0.
     Repair(RepairCommand),
-    /// Tell of the node's parts in repairs, its own and those of others. To shard 0.
+    /// Report the node's parts in repairs, its own and those of others. To shard 0.
     Participations,
-    /// Switch the repairs that begin by themselves, or none (`None`), and tell how they stand.
+    /// Switch automatic repairs on or off, or neither (`None`), and report their state.
     AutoRepair(Option<bool>),
     /// Summarise repairs of tables. Sent to all shards; only shard 0 knows when ranges were
     /// repaired.

@@ -45,7 +45,7 @@ pub struct RepairOrder {
     pub trace: bool,
 }
 
-/// `GET /api/v1/auto_repair`: the repairs that begin by themselves.
+/// `GET /api/v1/auto_repair`: automatic repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutoRepairReport {
     /// True if automatic repairs are enabled.

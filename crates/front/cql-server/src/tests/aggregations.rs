@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// A node whose pages between shards end behind so many bytes that were looked at.
+/// A node whose pages between shards end after this many bytes that a filter left out.
 fn start(world: &World, shards: u16, left_out: usize) -> SimNode {
     let meshes = Meshes::new(shards);
     let spec = NodeSpec { name: "n1".to_owned(), shards, work_dir: "/n1".to_owned() };
@@ -189,12 +189,12 @@ fn statement(random: &mut Random) -> String {
     text + " ALLOW FILTERING"
 }
 
-/// Every page of every statement, as it comes.
+/// Returns every page of every statement, in order.
 pub(super) async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)> {
     answers_at(remote, seed, (1, Consistency::One)).await
 }
 
-/// The same of so many replicas, with all that is written and read at a level.
+/// The same for this replication factor, with all writes and reads at a level.
 pub(super) async fn answers_at(
     remote: &mut Remote,
     seed: u64,

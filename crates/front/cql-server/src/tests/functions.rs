@@ -1,4 +1,5 @@
-//! Users' functions over the wire: made, called, shown, dropped; who may; what a bad one does.
+//! Users' functions over the wire: created, called, shown, dropped; permissions; errors of bad
+//! functions.
 
 use super::roles::{guarded, login, server_with};
 use super::*;
@@ -418,7 +419,7 @@ fn roles_need_permissions_to_make_call_and_drop_functions() {
             root.query(absent).await.error().1,
             "Resource <function ks.twice(text)> doesn't exist"
         );
-        // A function of the same name is another one, and what was granted goes with it.
+        // A function of the same name is another one: DROP removes the granted permissions.
         maker.must(drop).await;
         maker.must(&create_twice()).await;
         assert_eq!(caller.query(call).await.error(), denied("caller", "EXECUTE", on));

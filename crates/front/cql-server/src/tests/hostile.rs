@@ -3,7 +3,7 @@
 use super::*;
 use cql_wire::Opcode;
 
-/// Turns a connection once and takes what it wants to send.
+/// Runs one turn of a connection and takes its output.
 async fn turn(connection: &mut Connection) -> Vec<u8> {
     poll_fn(|cx| {
         connection.turn(cx);

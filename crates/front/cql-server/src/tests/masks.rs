@@ -1,4 +1,5 @@
-//! Masks of columns over the wire: who sees what, and that a shared plan keeps no decision.
+//! Masks of columns over the wire: the values that each role sees. A shared plan must not cache the
+//! decision.
 
 use super::roles::{guarded, login, server_with};
 use super::*;

@@ -7,7 +7,7 @@ const ALL: &str = "SELECT thread_id, task FROM system_views.queries";
 const OWN: &str = "Native-Transport-Requests-0-2-1 QUERY SELECT thread_id, task FROM \
                    system_views.queries [pageSize = -1] at consistency ONE";
 
-/// Runs a turn; what it answers is received later.
+/// Runs a turn; its answers are received later.
 async fn turn(client: &mut Client) {
     let output = poll_fn(|cx| {
         client.connection.turn(cx);

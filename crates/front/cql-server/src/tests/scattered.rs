@@ -12,7 +12,7 @@ const SCATTERED: &str = "coordinator_scattered_reads_total";
 const REFUSED: &str = "coordinator_scattered_reads_refused_total";
 const MOVED: &str = "coordinator_scattered_reads_moved_total";
 const SERVED: &str = "replica_scans_total";
-/// Pages of which a filter leaves little: shown, sent, and those that a node would not filter.
+/// Pages that a filter shortens: shown, sent, and those that a node would not filter.
 const FILTERED: &str = "coordinator_filtered_pages_total";
 const FILTERED_SERVED: &str = "replica_filtered_pages_total";
 const FILTERED_REFUSED: &str = "coordinator_filtered_pages_refused_total";

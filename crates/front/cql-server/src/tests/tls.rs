@@ -1,4 +1,4 @@
-//! Encrypted connections: ports of all kinds, what is shown of them, handshakes that come to nothing.
+//! Encrypted connections: ports of all kinds, their virtual tables, failed handshakes.
 
 use super::cluster_of_shards::Remote;
 use super::*;

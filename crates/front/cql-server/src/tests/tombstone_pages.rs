@@ -1,4 +1,4 @@
-//! Pages that end behind few tombstones: what all pages give together is what is given in pages that do not.
+//! Pages that end after few tombstones: together they hold the same rows as pages without that limit.
 
 use super::cluster_of_shards::{Remote, client};
 use super::*;
@@ -89,7 +89,7 @@ async fn page(remote: &mut Remote, text: &str, size: Option<i32>, state: Option<
     remote.ask(&Request::Query { query: text, parameters }).await.unwrap()
 }
 
-/// How many pages ended behind tombstones, as it is counted.
+/// Returns the counter of pages that ended after tombstones.
 fn cut(node: &SimNode) -> u64 {
     let metric =
         node.telemetry().find("cql_tombstone_pages_total").map(|metric| metric.value.clone());

@@ -187,7 +187,7 @@ fn a_failed_write_anywhere_in_a_truncation_takes_no_newer_row_at_the_next_start(
             disk.fail_nth_change(nth, IoErrorKind::NoSpace);
             let _ = client.query("TRUNCATE ks.t").await;
             disk.clear_faults();
-            // A commit log whose sync failed takes nothing until the restart.
+            // A commit log whose sync failed rejects writes until the restart.
             let text = "INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'new')";
             is_new.set(client.query(text).await.body == Body::Void);
             count.set(count.get() + u32::from(is_new.get()));

@@ -1,4 +1,4 @@
-//! Reading key stores: what is found, what is refused and why, damaged bytes.
+//! Readers of key stores: accepted content, rejected content with its error, damaged bytes.
 
 use super::{Fixture, fixture, identity, joined, source};
 use crate::fuzz::fuzz_material;
@@ -223,7 +223,7 @@ fn no_mutation_of_pem_or_jks_panics() {
     testkit::Mutations::of(der).rounds(3_000).run(fuzz_material);
 }
 
-/// The same of stores behind thousands of iterations of their key derivation.
+/// The same for stores with thousands of iterations of key derivation.
 #[test]
 fn no_mutation_of_pkcs12_or_encrypted_pem_panics() {
     let corpus = [
