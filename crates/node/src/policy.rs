@@ -85,7 +85,8 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Acts on what this shard's store tells from now on, and on what other shards decide.
+    /// Acts on failures that this shard's store reports from now on, and on decisions of other
+    /// shards.
     pub(crate) fn install(self) {
         let actions = self.actions.clone();
         let (rt, gate) = (self.rt.clone(), self.gate.clone());
