@@ -51,7 +51,7 @@ pub fn connect(target: &str, version: u8, user: Option<(&str, &str)>) -> Result<
 /// `/storage_service/WHAT/KEYSPACE`.
 ///
 /// # Errors
-/// Nobody answers there, or the answer is not 200.
+/// No server answers there, or the answer is not 200.
 pub fn order(admin: &str, what: &str, keyspace: &str, wait: Duration) -> Result<()> {
     let (host, port) = admin.rsplit_once(':').with_context(|| format!("address {admin}"))?;
     let endpoint = Endpoint {

@@ -125,7 +125,7 @@ pub enum Scope {
     /// Those of the same key: the levels of its writes and reads meet in a replica. A value that
     /// one of these reads saw does not bind other reads: it may be at one replica.
     Paired,
-    /// Nobody: a hint may be all that there is of it.
+    /// None: a hint may be the only copy.
     Any,
     /// A read at the end, of data that was read from all replicas before.
     Last,
@@ -158,7 +158,7 @@ pub enum Ending {
     Listed(BTreeMap<i32, i64>),
     /// Refused before anything was done: it must never be seen.
     Refused,
-    /// Nobody knows: a timeout, a lost connection, or the run ended first.
+    /// The outcome is unknown: a timeout, a lost connection, or the run ended first.
     Unknown(String),
     /// An answer that should not exist.
     Wrong(String),

@@ -613,7 +613,7 @@ impl Nemesis {
     }
 }
 
-/// As drawn, below that many microseconds.
+/// Draws a duration below that many microseconds.
 fn micros(run: &Run, below: u64) -> Duration {
     Duration::from_micros(run.nodes.world.random_u64() % below)
 }
@@ -694,7 +694,7 @@ pub fn healed(run: &mut Run) {
         ended && member.may_end && member.options.replace_address_first_boot.is_some()
     };
     if run.nodes.members.iter().any(|member| is_refused(run, member)) {
-        // As the refusal advises: once all have noticed that the old one is dead.
+        // The advice of the refusal: retry once all nodes have noticed that the old one is dead.
         run.nodes.world.run_for(KNOWN_AS_DOWN);
     }
     for number in 0..run.nodes.members.len() {

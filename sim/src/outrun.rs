@@ -175,7 +175,7 @@ async fn keys(rt: Rt, address: SocketAddr) -> Result<BTreeSet<i32>, String> {
     }
 }
 
-/// As much as before there were windows.
+/// Settings without effective windows.
 fn unbounded() -> WindowSettings {
     WindowSettings {
         count_min: u32::MAX,

@@ -1,8 +1,7 @@
 //! [`Run`]: what a running scenario owns.
 //!
-//! Five rooms: the nodes and their world, the clients, what an administrator has begun, what the checkers are
-//! given, and (in the nodes) the counts for the report. What a scenario adds is functions over a `Run` in a
-//! file of its own.
+//! Five rooms: the nodes and their world, the clients, the administrator's operations, the input of the checkers, and
+//! (in the nodes) the counts for the report. A scenario adds functions over a `Run` in its own file.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -37,8 +37,8 @@ enum Full {
     Memtables,
     /// There is room for entries of the metadata log and for little else.
     Disk,
-    /// As full memtables, and tables with such long comments that the reserve for the rows that
-    /// show them is full, too. Such a table need not be shown before the fault ends.
+    /// Like `Memtables`; in addition, tables with very long comments fill the reserve for the rows
+    /// that show them. Such a table need not be shown before the fault ends.
     Reserve,
 }
 

@@ -141,7 +141,7 @@ impl Sum {
         }
     }
 
-    /// As lines for [`Sum::take_line`].
+    /// Formats lines for [`Sum::take_line`].
     fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
             "#sum {} {} {} {} {}",

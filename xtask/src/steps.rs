@@ -437,7 +437,7 @@ struct Row {
 }
 
 impl Row {
-    /// As a line for [`ROWS`].
+    /// Formats a line for [`ROWS`].
     fn line(&self) -> String {
         format!("{} {} {} {}\n", self.name, self.passed, self.minutes, self.processor)
     }

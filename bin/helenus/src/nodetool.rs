@@ -115,7 +115,7 @@ fn report(failure: &Failure, api: Option<&NodeApi>) -> u8 {
                 _ => "IOException",
             };
             let text = error.to_string();
-            // As Java words it, without the system's number.
+            // Java's wording, without the system's number.
             let cause = text.split_once(" (os error").map_or(text.as_str(), |(cause, _)| cause);
             complain_line!("nodetool: Failed to connect to '{host}:{port}' - {kind}: '{cause}'.");
             if let Some(hint) = hint_at_the_port(port) {

@@ -14,9 +14,9 @@ const EXACT: char = '\u{4}';
 /// A literal in both forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Literal {
-    /// As CQL.
+    /// The literal in CQL.
     pub text: String,
-    /// As a bound value.
+    /// The literal as a bound value.
     pub bound: String,
 }
 

@@ -458,7 +458,7 @@ impl ShardActions for Actions {
             compressed_bytes_compacted,
             // This shard's share: the sum over shards is the node's limit.
             bytes_per_second_max: self.store.compactor().compaction_throughput(),
-            // As in Cassandra only those that the disk had no room for.
+            // Like in Cassandra, only compactions that the disk had no room for.
             aborted: self.store.files().slots().refused_compactions(),
             running,
             ..CompactionReport::default()

@@ -1,4 +1,4 @@
-//! How shards wait for each other at start and stop: all questions go to shard 0.
+//! Boot protocol: barriers between the shards at start and stop. All requests are sent to shard 0.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -13,16 +13,16 @@ use stdx::{ShardId, TableId};
 /// Requests of shards to shard 0.
 #[derive(Debug)]
 pub enum BootRequest {
-    /// The metadata as it was found or made at start.
+    /// Asks for the metadata that shard 0 found or created at start.
     Snapshot,
-    /// "I am at this point"; answered when every shard is.
+    /// Reports the arrival at a point; answered when every shard has arrived.
     Arrive(Point, Result<(), ()>),
 }
 
 /// Answer to a [`BootRequest`].
 #[derive(Debug, Clone)]
 pub enum BootReply {
-    /// State that the other shards begin with; `None`: the start failed.
+    /// State with which the other shards begin; `None`: the start failed.
     Snapshot(Option<Beginning>),
     /// Every shard arrived; false: one failed.
     Arrived(bool),
@@ -39,28 +39,28 @@ pub struct Beginning {
     pub tables_ever: Arc<BTreeSet<TableId>>,
     /// The archive of the commit log.
     pub archiving: conf::Archiving,
-    /// The node speaks to others.
+    /// True if the node has peers.
     pub has_peers: bool,
-    /// Whether connections of clients are encrypted.
+    /// Encryption of client connections.
     pub encryption: PortEncryption,
 }
 
-/// Points where shards wait for each other.
+/// Barriers of the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// Stores are open.
     Opened,
-    /// All parts are made: shards answer each other.
+    /// All parts are built: shards answer each other.
     Made,
     /// Unfinished work of the last run is completed: peers may be served.
     Settled,
-    /// Shard 0 listens, or could not.
+    /// Shard 0 listens, or failed to.
     Serving,
     /// Connections are closed.
     Closed,
 }
 
-/// The way to shard 0.
+/// Channel to shard 0.
 pub type BootMesh = Mesh<BootRequest, BootReply>;
 
 #[derive(Default)]
@@ -101,7 +101,8 @@ pub async fn snapshot(rt: &Rt, mesh: &BootMesh) -> Option<Beginning> {
     }
 }
 
-/// Waits until every shard is at `point`; `result` is whether this one has come there. False when one of them failed.
+/// Reports this shard's arrival at `point`, or its failure, and waits for the other shards. Returns
+/// false if one of them failed.
 pub async fn arrive(rt: &Rt, mesh: &BootMesh, point: Point, result: Result<(), ()>) -> bool {
     match mesh.call(rt, ShardId(0), BootRequest::Arrive(point, result)).await {
         Ok(BootReply::Arrived(all)) => all,

@@ -34,7 +34,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// Interval between log lines of one kind: `cassandra.disk_usage.notify_interval_ms`.
 const NOTIFY_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
-/// Tells a shard the node's state; it answers with the bytes of its memtables.
+/// Sends the node's state to a shard, which answers with the bytes of its memtables.
 pub(crate) type DiskMesh = Mesh<DiskUsage, u64>;
 
 /// A percentage beyond which there is a warning, and one beyond which writes are refused.
@@ -145,7 +145,7 @@ pub(crate) async fn check_max_size(fs: &Fs, options: &Options) -> Result<(), Str
     ))
 }
 
-/// Has a shard take over the node's state and tell of its memtables.
+/// Makes a shard apply the node's state and report its memtables.
 pub(crate) fn serve(rt: &Rt, mesh: &DiskMesh, server: &CqlServer, store: &Store, host: HostId) {
     let (server, store) = (server.clone(), store.clone());
     mesh.serve(rt, move |usage, reply| {
@@ -177,7 +177,7 @@ pub(crate) struct DiskMonitor {
     pub(crate) mesh: Arc<DiskMesh>,
     /// `None`: the node stands alone.
     pub(crate) liveness: Option<Liveness>,
-    /// Limits were changed: check at once.
+    /// Signals changed limits: check immediately.
     pub(crate) changed: Rc<Notify>,
     state: Cell<DiskUsage>,
     warned: Cell<Option<Instant>>,
@@ -217,7 +217,7 @@ impl DiskMonitor {
         let _ = gate.spawn(&rt, Group::Admin, "disk-usage", task);
     }
 
-    /// Until it is time again, limits are changed or the node stops.
+    /// Waits until the next check is due, limits are changed or the node stops.
     async fn pause(&self) {
         let next = self.rt.now() + PERIOD;
         let mut stopped = pin!(self.rt.stop_requested());
@@ -252,14 +252,14 @@ impl DiskMonitor {
         if self.state.replace(state) == state {
             return;
         }
-        // A stopped shard need not know.
+        // An error of a stopped shard is ignored.
         self.tell_shards().await;
         if let Some(liveness) = &self.liveness {
             liveness.set_disk_usage(state);
         }
     }
 
-    /// Tells every shard the state; the bytes of all memtables.
+    /// Sends the state to every shard; returns the bytes of all memtables.
     async fn tell_shards(&self) -> u64 {
         let mut bytes = 0_u64;
         for shard in (0..self.rt.shard_count()).map(ShardId) {

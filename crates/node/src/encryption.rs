@@ -1,8 +1,9 @@
-//! TLS of client connections: reads keys and certificates, gives them to the CQL server, follows their files.
+//! TLS of client connections: reads keys and certificates, passes them to the CQL server, follows their files.
 //!
-//! Owns: which files the settings mean, the effects of reloads and of expiring certificates. Never: formats
-//! (`tls::material`), when a change is loaded (`tls::reload`). A start reads everything before it changes anything:
-//! what cannot be used is an error with its file. Later the keys in use stay until others were checked together.
+//! Owns: the choice of files by the settings, the effects of reloads and of expiring certificates. Never: formats
+//! (`tls::material`), the schedule of reloads (`tls::reload`). A start reads everything before it changes anything;
+//! unusable content is an error that names its file. A reload replaces the keys in use only after all new ones were
+//! checked together.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,22 +23,22 @@ use tls::{
     ClientAuth, Identity, KeyMaterial, Offer, PeerCertificate, ServerParts, Source, TlsError, Trust,
 };
 
-/// The setting, as errors name it.
+/// Name of the setting in errors.
 const SECTION: &str = "client_encryption_options";
-/// How often the files are read to see whether they changed.
+/// Interval at which the files are read to detect changes.
 const POLL: Duration = Duration::from_secs(10);
-/// Longest file of a password.
+/// Longest password file.
 const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// Keys and settings of client connections.
 pub(crate) struct ClientKeys {
-    /// Whether connections are encrypted.
+    /// Encryption of the connections.
     pub(crate) encryption: PortEncryption,
     options: EncryptionOptions,
     loaded: Loaded,
 }
 
-/// What the files came to.
+/// Keys and certificates built from the files.
 struct Loaded {
     tls: TlsServer,
     fingerprint: Fingerprint,
@@ -45,7 +46,7 @@ struct Loaded {
     certificates: Vec<PeerCertificate>,
 }
 
-/// Everything that the settings name, as it was read.
+/// Content of all files and texts that the settings name.
 struct Sources {
     key: KeyMaterial,
     trust: Option<(Source, Option<String>)>,
@@ -91,7 +92,7 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<ClientKeys
 }
 
 impl ClientKeys {
-    /// Gives the keys to the server that listens and follows their files until the gate closes.
+    /// Passes the keys to the server that listens and follows their files until the gate closes.
     pub(crate) fn install(self, rt: &Rt, gate: &Gate, server: &CqlServer) -> Rc<KeyFollower> {
         let limits = CertificateLimits {
             validity_max: self.options.max_certificate_validity_period,
@@ -101,23 +102,23 @@ impl ClientKeys {
         self.follow(rt, gate, Box::new(move |tls| server.set_tls(tls, limits)))
     }
 
-    /// Puts the keys to use and follows their files until the gate closes.
+    /// Puts the keys into use and follows their files until the gate closes.
     fn follow(self, rt: &Rt, gate: &Gate, put_to_use: PutToUse) -> Rc<KeyFollower> {
         put_to_use(self.loaded.tls.clone());
         let follower = Rc::new(KeyFollower::new(rt, self, put_to_use));
         let following = follower.clone();
-        // A closed gate: the node stops.
+        // The gate is closed: the node stops.
         let _ = gate.spawn(rt, Group::Admin, "tls-reload", async move { following.follow().await });
         follower
     }
 }
 
-/// Has new connections use keys.
+/// Makes new connections use these keys.
 type PutToUse = Box<dyn Fn(TlsServer)>;
 
 /// Follows the files of keys and certificates.
 pub(crate) struct KeyFollower {
-    /// Whether connections are encrypted.
+    /// Encryption of the connections.
     pub(crate) encryption: PortEncryption,
     rt: Rt,
     put_to_use: PutToUse,
@@ -171,19 +172,19 @@ impl KeyFollower {
         }
     }
 
-    /// Reads the files and loads them when they changed and came to rest.
+    /// Reads the files and loads them if they changed and are stable.
     async fn look(&self) -> Decision {
         let read = read(&self.rt, &self.options).await;
         let fingerprint = fingerprint_of(&read);
         let decision = self.reload.borrow_mut().observe(self.rt.now(), fingerprint);
         if decision == Decision::Load {
-            // It is in the log.
+            // The error was logged.
             let _ = self.use_sources(read, fingerprint);
         }
         decision
     }
 
-    /// Loads the files now, changed or not.
+    /// Reloads the files immediately, changed or not.
     ///
     /// # Errors
     /// They cannot be used; the earlier keys stay.
@@ -248,7 +249,7 @@ fn watched(certificates: Vec<PeerCertificate>) -> Vec<(PeerCertificate, ExpiryWa
     certificates.into_iter().map(|certificate| (certificate, ExpiryWatch::default())).collect()
 }
 
-/// Of what was read; a file that is missing for a moment is a change as any other.
+/// Returns the fingerprint of a read; a temporarily missing file is a change like any other.
 fn fingerprint_of(read: &Result<Sources, TlsError>) -> Fingerprint {
     match read {
         Ok(sources) => sources.fingerprint(),
@@ -280,7 +281,7 @@ async fn read(rt: &Rt, options: &EncryptionOptions) -> Result<Sources, TlsError>
         }
     };
     let trust = match &options.trust {
-        // As in Cassandra: nobody is verified, so nobody needs to be trusted.
+        // Like in Cassandra, the trust store is not read: no client is verified.
         _ if options.require_client_auth == CertificatesOfClients::NotRequired => None,
         Some(TrustPlace::Store(path)) => {
             let name = "truststore_password_file";
@@ -317,7 +318,7 @@ async fn file(rt: &Rt, name: &str, path: &str) -> Result<Source, TlsError> {
     }
 }
 
-/// The inline password, or the first line of its file.
+/// Returns the inline password, or the first line of its file.
 async fn password(rt: &Rt, password: &Password, name: &str) -> Result<Option<String>, TlsError> {
     if let Some(inline) = &password.inline {
         return Ok(Some(inline.0.clone()));
@@ -345,7 +346,7 @@ fn offer(options: &EncryptionOptions) -> Result<Offer, TlsError> {
     })
 }
 
-/// Checks everything together.
+/// Builds the configuration; checks all parts together.
 fn build(options: &EncryptionOptions, sources: &Sources) -> Result<Loaded, TlsError> {
     let identity = Identity::read(&sources.key)?;
     let certificates = identity.certificates().collect();
@@ -418,7 +419,7 @@ mod tests {
         rt.fs().write_atomic(path, parts.concat()).await.unwrap();
     }
 
-    /// What a start with these settings comes to.
+    /// Returns the outcome of a start with these settings.
     async fn loaded(rt: &Rt, text: &str) -> String {
         match load(rt, &options(text)).await {
             Ok(None) => "in the clear".to_owned(),
@@ -503,7 +504,7 @@ mod tests {
             let pass = async |seconds| rt.sleep(Duration::from_secs(seconds)).await;
             pass(30).await;
             assert_eq!(used.get(), 1);
-            // Half-written: the earlier keys stay, and it is said once.
+            // Half-written: the earlier keys stay in use, and the failure is logged once.
             write(&rt, "/tls/k.pem", &[key, &first[..300]]).await;
             pass(60).await;
             assert_eq!((used.get(), follower.failures.get()), (1, 1));
@@ -515,7 +516,7 @@ mod tests {
             write(&rt, "/tls/k.pem", &[key, first, second]).await;
             pass(12).await;
             assert_eq!((used.get(), follower.reloads.get()), (2, 1));
-            // On demand at once, changed or not.
+            // On demand the files are reloaded immediately, changed or not.
             follower.reload().await.unwrap();
             assert_eq!((used.get(), follower.reloads.get()), (3, 2));
             pass(60).await;

@@ -62,7 +62,7 @@ pub enum StartError {
     /// Another process has the data directory open.
     #[error("data directory {0} is in use by another process; stop it or choose another --workdir")]
     InUse(String),
-    /// A data directory is not what an earlier start made.
+    /// A data directory lacks the marker file of an earlier start.
     #[error(
         "{0} was a data directory before, and has no file helenus-data now: is its disk mounted? If what \
          it had is lost, make an empty file of that name there, start the node and repair it"
@@ -83,17 +83,17 @@ pub enum StartError {
          set cluster_name to \"{found}\" or choose another --workdir"
     )]
     ClusterName {
-        /// In the data.
+        /// Name in the data.
         found: String,
-        /// In the configuration.
+        /// Name in the configuration.
         configured: String,
     },
     /// A shard's store cannot be opened.
     #[error("cannot open the data of shard {shard}: {error}")]
     Store {
-        /// Which shard.
+        /// Number of the shard.
         shard: u16,
-        /// Why.
+        /// The store's error.
         error: store::StoreError,
     },
     /// Keys or settings of encrypted connections cannot be used.
@@ -121,7 +121,7 @@ pub enum StartError {
     /// The disk failed while the node ran, and the policy is to end then.
     #[error("ended because {setting} is die: {what}")]
     DiskFailure {
-        /// Which setting.
+        /// Name of the setting.
         setting: &'static str,
         /// Description of the failure.
         what: String,
@@ -253,17 +253,17 @@ struct Lent {
 pub struct Node;
 
 impl Node {
-    /// Starts a node on a machine; returns at once. See [`RunningNode`] for what becomes of it.
+    /// Starts a node on a machine and returns immediately; [`RunningNode`] reports its state.
     pub fn start(options: Options, machine: &Machine) -> RunningNode {
         Node::start_named("helenus", options, machine)
     }
 
-    /// As [`Node::start`], for a program that can do more than run it.
+    /// Like [`Node::start`], for a program that provides services to the node.
     pub fn start_for(options: Options, machine: &Machine, program: Program) -> RunningNode {
         Node::start_on("helenus", options, machine, Arc::default(), None, program)
     }
 
-    /// As [`Node::start`], with a name for threads and, in the simulator, disk and network.
+    /// Like [`Node::start`], with a name for threads and, in the simulator, disk and network.
     pub fn start_named(name: &str, options: Options, machine: &Machine) -> RunningNode {
         Node::start_on(name, options, machine, Arc::default(), None, Program::default())
     }
@@ -302,7 +302,7 @@ impl Node {
         Node::prepare_with(name, options, outcome, None)
     }
 
-    /// As [`Node::prepare`], with the administrator's way in: in a simulated world there is no HTTP.
+    /// Like [`Node::prepare`], with the administrator's mesh: a simulated world has no HTTP.
     pub fn prepare_with_admin(
         name: &str,
         options: Options,
@@ -360,17 +360,18 @@ pub struct RunningNode {
 }
 
 impl RunningNode {
-    /// Asks it to drain and stop.
+    /// Asks the node to drain and stop.
     pub fn request_stop(&self) {
         self.running.request_stop();
     }
 
-    /// A handle for signal handlers.
+    /// Returns a handle for signal handlers.
     pub fn stopper(&self) -> Stopper {
         self.running.stopper()
     }
 
-    /// Administrative commands from this program, answered once the shards serve administration.
+    /// Returns a sender of administrative commands, which are answered once the shards serve
+    /// administration.
     pub fn commander(&self) -> Commander {
         self.commander.clone()
     }
@@ -380,7 +381,7 @@ impl RunningNode {
         self.outcome.is_ready()
     }
 
-    /// Which way of disk IO is in use.
+    /// Describes the kind of disk IO in use.
     pub fn io_description(&self) -> String {
         self.running.io_description().to_owned()
     }
@@ -388,7 +389,7 @@ impl RunningNode {
     /// Waits until every shard has ended (not in the simulator).
     ///
     /// # Errors
-    /// Why it did not start, or why it stopped unasked.
+    /// The cause of a failed start, or of a stop that was not requested.
     pub fn join(self) -> Result<(), StartError> {
         let joined = self.running.join();
         if let Some(error) = self.outcome.failure() {

@@ -500,7 +500,7 @@ async fn next_run(
     Ok(Run { last, this })
 }
 
-/// Makes the number of this run durable, and gives it.
+/// Persists the number of this run and returns it.
 async fn write_run(rt: &Rt, work_dir: &str, run: Run) -> Result<u64, StartError> {
     let path = format!("{work_dir}/{}", small_files::RUN);
     rt.fs().write_small(RUN_FORM, &path, format!("{}\n", run.this).as_bytes()).await?;

@@ -1,4 +1,4 @@
-//! From options to the settings of each part.
+//! Conversion of options to the settings of each part.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,12 +29,12 @@ const MEMORY_DEFAULT: u64 = 1 << 30;
 /// Commit log of the whole node above which tables are flushed.
 const COMMITLOG_DEFAULT: u64 = 8 << 30;
 
-/// The budget of the whole node, bytes.
+/// Returns the memory budget of the whole node in bytes.
 pub fn memory(options: &Options) -> u64 {
     options.memory.as_ref().map_or(MEMORY_DEFAULT, |m| m.0)
 }
 
-/// Share of one shard in `percent` of the node's memory, bytes.
+/// Returns the share of one shard in `percent` of the node's memory, bytes.
 fn share(options: &Options, shards: u16, percent: u64) -> usize {
     let bytes = memory(options) / 100 * percent / u64::from(shards.max(1));
     usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -155,18 +155,18 @@ pub fn request_bytes(options: &Options, shards: u16) -> usize {
     }
 }
 
-/// An address of the options as an IP address.
+/// Returns an address of the options as an IP address.
 ///
 /// # Errors
-/// `Address` when it is a host name: the program's entry resolves those.
+/// `Address`: it is a host name; the program's entry resolves those.
 pub fn ip(address: &Address) -> Result<IpAddr, StartError> {
     Ok(topology::seeds::ip(address)?)
 }
 
-/// An IP address and a port.
+/// Converts an address and a port.
 ///
 /// # Errors
-/// As [`ip`].
+/// See [`ip`].
 pub fn socket(address: &Address, port: u16) -> Result<SocketAddr, StartError> {
     Ok(topology::seeds::socket(address, port)?)
 }
@@ -253,7 +253,7 @@ fn access_rules(options: &Options) -> AccessRules {
     }
 }
 
-/// The port of its own for TLS, when there is one.
+/// Returns the separate port for TLS, if it is set.
 pub(crate) fn encrypted_port(options: &Options) -> Option<u16> {
     options.native_transport_port_ssl.filter(|port| *port != options.native_transport_port)
 }
@@ -279,7 +279,7 @@ fn announce_shard_aware_ports(
 /// `default_compaction` as the schema stores it.
 ///
 /// # Errors
-/// A value that CREATE TABLE refuses.
+/// CREATE TABLE would reject the value.
 pub fn default_compaction(
     options: &Options,
 ) -> Result<Option<BTreeMap<String, String>>, StartError> {
@@ -420,7 +420,8 @@ pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
     }
 }
 
-/// Above what partitions, rows and cells of files are named in the tables of large ones.
+/// Returns the sizes above which partitions, rows and cells of files are listed in the tables of
+/// large data.
 pub fn large_thresholds(o: &Options) -> store::LargeThresholds {
     let above = |n: u64| if n == 0 { u64::MAX } else { n };
     store::LargeThresholds {

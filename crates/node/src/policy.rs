@@ -1,7 +1,7 @@
 //! Reaction of the node to a failed disk: `disk_failure_policy`, `commit_failure_policy`.
 //!
 //! Owns: the verdict of the settings on a failure, and carrying it out on all shards. Never:
-//! detects failures (the store reports them) or tries to mend anything. Source: Cassandra's
+//! detects failures (the store reports them) or repairs. Source: Cassandra's
 //! `DefaultFSErrorHandler`, `CommitLog.handleCommitError`, `JVMStabilityInspector`.
 
 use std::cell::Cell;
@@ -24,11 +24,11 @@ pub enum Serving {
     Stop,
     /// Serving pauses until it is resumed.
     Pause,
-    /// They are served again.
+    /// Clients are served again.
     Resume,
 }
 
-/// The way to all shards.
+/// Channel to all shards.
 pub type PolicyMesh = Mesh<Serving, ()>;
 
 /// Consequence of a failure.
@@ -36,9 +36,9 @@ pub type PolicyMesh = Mesh<Serving, ()>;
 enum Verdict {
     /// The process ends.
     Die,
-    /// Clients are no longer served; administration goes on.
+    /// Clients are no longer served; administration continues.
     StopServing,
-    /// The request that met it fails.
+    /// Only the request that met the failure fails.
     GoOn,
 }
 
@@ -62,7 +62,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
                 Verdict::GoOn
             }
         },
-        // Told with `best_effort` only.
+        // Reported with `best_effort` only.
         StoreFailure::NoDirectory(_) => Verdict::StopServing,
         StoreFailure::OutOfService(_)
         | StoreFailure::Backup(_)
@@ -85,7 +85,8 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Acts on what this shard's store tells from now on, and on what other shards decide.
+    /// Acts on failures that this shard's store reports from now on, and on decisions of other
+    /// shards.
     pub(crate) fn install(self) {
         let actions = self.actions.clone();
         let (rt, gate) = (self.rt.clone(), self.gate.clone());

@@ -1,8 +1,8 @@
 //! Settings that change while the node runs, when its configuration is read again (SIGHUP).
 //!
 //! Owns: the difference of two configurations as steps that the node can take, and taking them.
-//! Never: reads files; changes a setting whose value in the configuration is the same as before, so
-//! that changes by `nodetool` stay.
+//! Never: reads files. A setting whose value in the configuration is the same as before is not
+//! changed, so that changes by `nodetool` stay.
 
 use admin::model::{ClusterCommand, GuardrailRequest};
 use admin::{ActionError, Commander};
@@ -13,9 +13,9 @@ use conf::{LogLevel, Options};
 pub struct ReloadStep {
     /// The setting, or the guardrail.
     pub name: String,
-    /// Its value before, as a file has it.
+    /// Its earlier value, in the form of the file.
     pub before: String,
-    /// Its value now.
+    /// Its new value.
     pub after: String,
     /// How it takes effect.
     pub action: ReloadAction,
@@ -24,7 +24,7 @@ pub struct ReloadStep {
 /// How a changed setting takes effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadAction {
-    /// As `nodetool` changes it.
+    /// By the command that `nodetool` sends.
     Command(ClusterCommand),
     /// A limit on statements.
     Guardrail(GuardrailRequest),
@@ -42,7 +42,7 @@ pub struct ReloadPlan {
 }
 
 impl ReloadPlan {
-    /// Compares the configuration of the last reading with the one of now.
+    /// Compares the configuration of the last reading with the current one.
     pub fn between(before: &Options, after: &Options) -> ReloadPlan {
         let mut plan = ReloadPlan::default();
         let guardrails = |of: &Options| conf::guardrails::report(of);
@@ -113,7 +113,7 @@ fn guardrail(name: &str, settings: &[(String, String)]) -> GuardrailRequest {
     GuardrailRequest { name: name.to_owned(), values: settings.iter().map(value).collect() }
 }
 
-/// `None`: it needs a restart.
+/// Returns the action for a changed setting; `None` if it needs a restart.
 fn action(name: &str, to: &Options) -> Option<ReloadAction> {
     let millis = |time: core::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let timeout = |kind: &str, time| ClusterCommand::SetTimeout {

@@ -1,6 +1,6 @@
-//! Serving CQL clients: the ports, and turning them off and on while the node runs (`nodetool
-//! disablebinary`, `enablebinary`). Shard 0 has the ports and notifies the others. Also the
-//! timeouts of clients' requests (`gettimeout`, `settimeout`).
+//! Service of CQL clients: the ports, and disabling and enabling them while the node runs
+//! (`nodetool disablebinary`, `enablebinary`). Shard 0 owns the ports and notifies the others. Also
+//! the timeouts of clients' requests (`gettimeout`, `settimeout`).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::policy::Serving;
 use crate::{StartError, log_lines, parts};
 
 /// Kinds of timeouts that can be changed, as `nodetool settimeout` names them. Connections between
-/// nodes keep the times that they were made with.
+/// nodes keep the timeouts with which they were made.
 const TIMEOUTS: [(&str, Timeout); 7] = [
     ("read", Timeout::Read),
     ("range", Timeout::Range),
@@ -64,7 +64,7 @@ struct ClientPort {
     kind: Port,
 }
 
-/// The ports of clients. TLS is spoken on the usual ones, unless it has ports of its own.
+/// Returns the ports for clients. TLS is enabled on the usual ports, unless it has its own.
 fn ports(options: &Options, encryption: PortEncryption) -> Vec<ClientPort> {
     let shard_aware = options.native_shard_aware_transport_port;
     let pair = |number, shard_aware, encryption| {
@@ -84,7 +84,7 @@ fn ports(options: &Options, encryption: PortEncryption) -> Vec<ClientPort> {
 }
 
 impl Actions {
-    /// The ports are open, if they should be; shard 0 only.
+    /// Records that the ports are open, if clients should be served; shard 0 only.
     pub(crate) fn opened(&self) {
         if !self.stopped.get() {
             self.serving.set(self.options.start_native_transport);
@@ -92,14 +92,14 @@ impl Actions {
         self.is_switching.set(false);
     }
 
-    /// Stops serving clients for good; administration goes on.
+    /// Stops serving clients for good; administration continues.
     pub(crate) async fn stop_serving(&self) {
         self.serving.set(false);
         self.stopped.set(true);
         self.server.stop().await;
     }
 
-    /// Does to this shard what shard 0 decided.
+    /// Applies shard 0's decision to this shard.
     pub(crate) async fn serve(&self, what: Serving) {
         match what {
             Serving::Stop => {
@@ -125,7 +125,7 @@ impl Actions {
     /// Serves clients, or not, on all shards. Shard 0 only.
     ///
     /// # Errors
-    /// `Failed`: they are not served for a reason that stays, or a port cannot be opened.
+    /// `Failed`: a permanent reason forbids serving, or a port cannot be opened.
     pub(crate) async fn set_native_transport(&self, enabled: bool) -> Result<(), ActionError> {
         let failed = |text: &str| Err(ActionError::Failed(text.to_owned()));
         if self.rt.shard() != ShardId(0) || self.serving.get() == enabled {
@@ -165,7 +165,7 @@ impl Actions {
         Ok(())
     }
 
-    /// Tells every shard, this one too.
+    /// Notifies every shard, this one too.
     pub(crate) async fn tell_all(&self, what: Serving) {
         for shard in (0..self.rt.shard_count()).map(ShardId) {
             if self.policy.call(&self.rt, shard, what).await.is_err() {
@@ -174,7 +174,7 @@ impl Actions {
         }
     }
 
-    /// The times for requests of clients, milliseconds.
+    /// Returns the timeouts of clients' requests in milliseconds.
     pub(crate) fn timeouts(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         TIMEOUTS.iter().map(|(name, kind)| {
             let millis = self.server.executor().timeouts.as_set(*kind).as_millis();
@@ -187,7 +187,8 @@ impl Actions {
     /// their own deadlines.
     ///
     /// # Errors
-    /// `Unsupported`: that one cannot be changed; `Argument`: zero, by which nothing could succeed.
+    /// `Unsupported`: this timeout cannot be changed; `Argument`: zero, with which nothing could
+    /// succeed.
     pub(crate) fn set_timeout(&self, kind: &str, millis: u64) -> Result<(), ActionError> {
         let Some((_, kind)) = TIMEOUTS.iter().find(|(name, _)| *name == kind) else {
             return Err(ActionError::Unsupported("setting that timeout"));

@@ -1,4 +1,4 @@
-//! The life of one shard: start, serve, stop. Order is the module documentation of the crate.
+//! Life cycle of one shard: start, serve, stop. The crate documentation has the order of steps.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -42,10 +42,10 @@ use crate::{
     first_role, log_lines, open, parts, serving,
 };
 
-/// Requests that may wait for one shard, per kind of request.
+/// Most waiting requests for one shard, per kind of request.
 const MESH_CAPACITY: usize = 4096;
 
-/// The ways between the shards of one node.
+/// Channels between the shards of one node.
 #[derive(Clone)]
 pub struct Meshes {
     boot: Arc<BootMesh>,
@@ -63,7 +63,7 @@ pub struct Meshes {
 }
 
 impl Meshes {
-    /// Ways between that many shards.
+    /// Creates the channels between that many shards.
     pub fn new(shards: u16) -> Meshes {
         Meshes {
             boot: Arc::new(BootMesh::new(shards, MESH_CAPACITY)),
@@ -91,7 +91,7 @@ impl Meshes {
     }
 }
 
-/// A shard of a node that starts.
+/// A starting shard of a node.
 pub(crate) struct Shard {
     pub(crate) rt: Rt,
     pub(crate) options: Arc<Options>,
@@ -103,24 +103,24 @@ pub(crate) struct Shard {
     pub(crate) program: Program,
 }
 
-/// Shard 0's result of opening the work directory, as each shard has it.
+/// Shard 0's result of opening the work directory, in the form for each shard.
 struct Begun {
     snapshot: Arc<ClusterSnapshot>,
     run: u64,
     tables_ever: Arc<BTreeSet<TableId>>,
     archiving: Archiving,
     messaging: Option<Messaging>,
-    /// Shard 0's.
+    /// Metadata log, on shard 0.
     log: Option<LogFile>,
-    /// Shard 0's: held while the shard runs.
+    /// Lock of the data directory, on shard 0: held while the shard runs.
     lock: Option<FileLock>,
-    /// Whether connections of clients are encrypted.
+    /// Encryption of client connections.
     encryption: PortEncryption,
-    /// Shard 0's, where they are.
+    /// Keys of client connections on shard 0, if they are encrypted.
     client_keys: Option<ClientKeys>,
 }
 
-/// What the other shards begin with.
+/// Builds the state with which the other shards begin.
 fn beginning(opened: &open::Opened) -> Beginning {
     let keys = opened.client_keys.as_ref();
     Beginning {
@@ -139,7 +139,7 @@ struct Held {
     /// Only on shard 0: the metadata log as it was when the store looked for tables that the schema
     /// lacks.
     log_at_start: Option<LogReader>,
-    /// The counter id is that of an earlier run.
+    /// True if the counter id is that of an earlier run.
     counter_id_was_kept: bool,
 }
 
@@ -157,18 +157,19 @@ impl Shard {
         } else {
             self.rt.request_stop();
         }
-        // A start that was refused has carried out no drops.
+        // A rejected start has carried out no drops.
         let notes_drops = serves && held.lock.is_some();
         let lock = self.stop(parts, served, held, notes_drops).await;
         drop(lock);
     }
 
-    /// Reports the failure of a step as the node's; returns the value otherwise.
+    /// Records an error as the node's outcome; returns the value of a success.
     fn noted<T>(&self, result: Result<T, StartError>) -> Option<T> {
         result.map_err(|error| self.outcome.fail(error)).ok()
     }
 
-    /// Shard 0 opens the work directory, the others get its result; `None` when the start failed.
+    /// Shard 0 opens the work directory, the others get its result. Returns `None` if the start
+    /// failed.
     async fn begin(&self) -> Option<Begun> {
         let (rt, boot) = (&self.rt, &self.meshes.boot);
         let opened = if rt.shard() == ShardId(0) {
@@ -182,7 +183,7 @@ impl Shard {
         let Some(beginning) = boot::snapshot(rt, boot).await else {
             self.outcome.fail(StartError::Abandoned);
             rt.request_stop();
-            // Shard 0 stays until the others have read its answer.
+            // Shard 0 waits until the others have read its answer.
             boot::arrive(rt, boot, Point::Opened, Err(())).await;
             return None;
         };
@@ -207,7 +208,7 @@ impl Shard {
         })
     }
 
-    /// Opens the store; `None` when that failed on some shard.
+    /// Opens the store; returns `None` if some shard failed to.
     async fn open_store(&self, begun: &Begun) -> Option<Store> {
         let (rt, options) = (&self.rt, &self.options);
         let Begun { snapshot, archiving, .. } = begun;
@@ -238,7 +239,7 @@ impl Shard {
             });
             crate::upkeep::log_damage(store);
             crate::upkeep::log_disk_space(store, rt.shard());
-            // Before anything is compacted: nothing of replicated tables may go yet.
+            // Before any compaction: data of replicated tables must not be purged yet.
             repair::history::apply(snapshot, &RepairHistory::default(), store);
         }
         let all_open = boot::arrive(rt, &self.meshes.boot, Point::Opened, arrived(&store)).await;
@@ -267,7 +268,7 @@ impl Shard {
         }
         let (counter_id, counter_id_was_kept) = counter_id::take(rt, &options.workdir).await;
         coordinator.counters().set_counter_id(counter_id);
-        // Tables are there before any statement can be planned on the new schema.
+        // Tables must exist before any statement is planned on the new schema.
         let on_change = store.clone();
         membership.on_change(move |_, after| {
             on_change.set_schema(after.schema.clone());
@@ -305,7 +306,8 @@ impl Shard {
         (parts, Held { lock: begun.lock, log_at_start, counter_id_was_kept })
     }
 
-    /// All shards serve: does what waited for that, and waits until the node is asked to stop.
+    /// Runs once all shards serve: completes deferred work, then waits until the node is asked to
+    /// stop.
     async fn live(&self, parts: &Parts, served: Option<&Served>, held: &Held) {
         let (rt, outcome) = (&self.rt, &self.outcome);
         // Nothing can refuse the start from here on.
@@ -349,7 +351,7 @@ impl Shard {
         membership.stop().await;
         let drained = store.drain().await;
         if let Err(error) = &drained {
-            // Nothing acknowledged is lost: it is in the commit log.
+            // No acknowledged write is lost: all are in the commit log.
             tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
         }
         store.stop().await;
@@ -375,7 +377,7 @@ fn arrived<T>(made: &Option<T>) -> Result<(), ()> {
     made.as_ref().map(drop).ok_or(())
 }
 
-/// Messaging of a shard other than 0.
+/// Starts messaging on a shard other than 0.
 fn join_messaging(
     rt: &Rt,
     options: &Options,
@@ -391,12 +393,12 @@ fn join_messaging(
     network::messaging(rt, options, introduced, &meshes.messaging)
 }
 
-/// The parts of a shard that is open.
+/// The parts of an open shard.
 struct Parts {
     rt: Rt,
     /// `None`: the node stands alone.
     cluster: Option<ClusterShard>,
-    /// Why there is none although there should be.
+    /// Reason why it is missing although the node has peers.
     cluster_failure: Option<StartError>,
     options: Arc<Options>,
     meshes: Meshes,
@@ -408,11 +410,11 @@ struct Parts {
     outcome: Arc<Outcome>,
     /// Services of the program.
     program: Program,
-    /// Owner of what writes the node's own rows.
+    /// Owner of the tasks that write the node's own rows.
     own_rows: Gate,
-    /// Whether connections of clients are encrypted.
+    /// Encryption of client connections.
     encryption: PortEncryption,
-    /// Shard 0, until the server is made: their keys.
+    /// On shard 0, until the server is created: the keys of client connections.
     client_keys: RefCell<Option<ClientKeys>>,
 }
 
@@ -435,7 +437,7 @@ impl Served {
 }
 
 impl Parts {
-    /// Makes what serves clients, and serves: on shard 0 when this returns, on the others then too.
+    /// Builds the servers and serves. When this returns, shard 0 serves, and the others do too.
     async fn serve(&self) -> Result<Served, StartError> {
         let made = match &self.cluster_failure {
             Some(error) => Err(error.clone()),
@@ -479,7 +481,8 @@ impl Parts {
         Ok(served)
     }
 
-    /// Does what the last run left undone, before anything else is read or written. Shard 0 only.
+    /// Completes the last run's unfinished work, before anything else is read or written. Shard 0
+    /// only.
     async fn settle(&self, server: &CqlServer) -> Result<(), StartError> {
         let work_dir = self.options.workdir.trim_end_matches('/');
         let (of_hook, directory) = (server.clone(), work_dir.to_owned());
@@ -569,7 +572,7 @@ impl Parts {
         installed.map_err(|error| StartError::Store { shard: rt.shard().0, error })
     }
 
-    /// The parts that serve clients and administrators, and other shards at once.
+    /// Builds the servers of clients and administrators; from then on other shards are served.
     fn make(&self) -> Result<(Served, OwnRows), StartError> {
         let (rt, options) = (&self.rt, &self.options);
         let live = Rc::new(RefCell::new(Options::clone(options)));

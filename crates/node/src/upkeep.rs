@@ -1,4 +1,4 @@
-//! Files that an administrator has a shard take in, and compactions that he asks for.
+//! Import of files and compactions on behalf of an administrator.
 
 use admin::model::{
     CompactionSettings, DamagedReport, GarbageGranularity, ImportRequest, ScrubRequest,
@@ -65,7 +65,8 @@ pub(crate) fn log_disk_space(store: &Store, shard: ShardId) {
     });
 }
 
-/// The words of a refusal are Cassandra's RuntimeException, which ends its nodetool with 2.
+/// The message of a refusal is that of Cassandra's RuntimeException, which ends its nodetool with
+/// 2.
 fn failed(error: StoreError) -> ActionError {
     ActionError::Failed(error.to_string())
 }
@@ -93,7 +94,7 @@ fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
 }
 
 impl Actions {
-    /// Carries an action out on this shard.
+    /// Executes an action on this shard.
     ///
     /// # Errors
     /// `Failed`, in the words of the store.
@@ -143,7 +144,7 @@ impl Actions {
         Ok(UpkeepReply::Done)
     }
 
-    /// Carries out an action that rewrites files, or changes when they are rewritten.
+    /// Executes an action that rewrites files, or changes the schedule of rewrites.
     async fn rewrite(&self, action: UpkeepAction) -> Result<UpkeepReply, ActionError> {
         let compactor = self.store.compactor();
         match action {
@@ -177,7 +178,7 @@ impl Actions {
         Ok(UpkeepReply::Done)
     }
 
-    /// Carries a compaction of several tables out.
+    /// Executes a compaction of several tables.
     async fn compact_tables(&self, action: UpkeepAction) -> Result<(), ActionError> {
         let compactor = self.store.compactor();
         let upgraded = async |tables: Vec<TableId>, scope: UpgradeScope| {
@@ -225,7 +226,7 @@ impl Actions {
         Ok(())
     }
 
-    /// Damaged files of this shard, and how their repairs stand.
+    /// Returns the damaged files of this shard, with the state of their repairs.
     fn damaged(&self) -> Vec<DamagedReport> {
         let repair = self.cluster.as_ref().map(|cluster| &cluster.repair);
         let report = |file: store::DamagedFile| DamagedReport {
@@ -241,7 +242,7 @@ impl Actions {
         self.store.verifier().damaged_files().into_iter().map(report).collect()
     }
 
-    /// How tables are compacted now.
+    /// Returns the current compaction settings of tables.
     fn settings_of(&self, tables: Vec<(TableId, CompactionSettings)>) -> Vec<CompactionSettings> {
         let control = |(id, of_table): (TableId, CompactionSettings)| {
             let control = self.store.compactor().compaction_control(id)?;

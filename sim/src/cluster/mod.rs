@@ -51,7 +51,7 @@ const PHASES: [Phase; 3] = [
 /// Runs a scenario from a seed.
 ///
 /// # Errors
-/// What a checker found, or what did not get done in time.
+/// A violation that a checker found, or a step that did not complete in time.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, String> {
     run_with(scenario, seed, Sabotage::default())
 }
@@ -59,7 +59,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Report, String> {
 /// Runs a scenario and returns what its clients saw of conditional writes.
 ///
 /// # Errors
-/// As [`run`].
+/// See [`run`].
 pub fn transactions(scenario: &Scenario, seed: u64) -> Result<lwt::Transactions, String> {
     let run = carry_out(scenario, seed, Sabotage::default())?.0;
     Ok(run.clients.shared.borrow().transactions.clone())

@@ -97,7 +97,7 @@ pub struct Nodes {
     pub sabotage: Sabotage,
     /// The nodes, in the order of their numbers.
     pub members: Vec<Member>,
-    /// Nobody asks for a repair for damaged files.
+    /// True if no operator orders repairs of damaged files: nodes repair them automatically.
     pub mends_by_itself: bool,
     /// Rare paths that were reached.
     pub probes: Probes,
@@ -220,10 +220,10 @@ impl Nodes {
         reply
     }
 
-    /// As [`Nodes::admin`] at shard 0, waiting for the answer.
+    /// Like [`Nodes::admin`] at shard 0, and waits for the answer.
     ///
     /// # Errors
-    /// That it does not come.
+    /// No answer arrives.
     pub fn admin_now(
         &mut self,
         number: usize,
@@ -232,10 +232,10 @@ impl Nodes {
         self.admin_at(number, ShardId(0), request)
     }
 
-    /// As [`Nodes::admin_now`] at any shard.
+    /// Like [`Nodes::admin_now`], at any shard.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Nodes::admin_now`].
     pub fn admin_at(
         &mut self,
         number: usize,

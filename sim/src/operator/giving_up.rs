@@ -26,7 +26,7 @@ pub struct RemovalAbort {
     pub names_host: bool,
 }
 
-/// Gives up what a node does: leaving, taking another token, joining.
+/// Aborts an operation of a node: leaving, taking another token, joining.
 pub fn give_up(run: &mut Run, number: usize) {
     let of_node = |pending: &Pending| match pending {
         Pending::Decommission(n) if *n == number => Some(Movement::Leaving),
@@ -77,7 +77,7 @@ pub fn finish_given_up(
         }
         Movement::Joining => {
             if !is_alive {
-                // As an administrator does it: the disk is emptied first.
+                // An administrator does the same: the disk is emptied first.
                 run.nodes.ended(number);
                 run.nodes.wipe(number);
                 run.nodes.restart(number);
@@ -126,7 +126,7 @@ pub fn give_up_removal(run: &mut Run, at: usize, by: RemovalAbort) {
     run.operations.pending.insert(0, Pending::RemovalGivenUp(host_id, reply));
 }
 
-/// Gives up what a node copies; what came stays.
+/// Aborts the rebuild of a node; received data stays.
 pub fn give_up_rebuild(run: &mut Run, number: usize) {
     let command = AdminRequest::Command(ClusterCommand::AbortRebuild {});
     let _ = run.nodes.admin(number, ShardId(0), command);

@@ -354,10 +354,10 @@ pub fn lose_files(run: &mut Run) -> Result<(), String> {
     lose_files_of(run, number, staying.len() - 1)
 }
 
-/// As [`lose_files`] for a given node, which then waits for that many others.
+/// Like [`lose_files`], for a given node, which then waits for that many others.
 ///
 /// # Errors
-/// As there.
+/// See [`lose_files`].
 pub fn lose_files_of(run: &mut Run, number: usize, others: usize) -> Result<(), String> {
     run.nodes.flush(number)?;
     let Some(life) = run.nodes.members.get(number).map(|m| m.life.clone()) else { return Ok(()) };

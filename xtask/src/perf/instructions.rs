@@ -76,8 +76,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
     build.current_dir(root).args(["build", "--quiet"]);
     match release {
         true => build.args(["--package", "perf", "--release"]),
-        // As the steps of the test command build it: alone it would have other features, and all of it would
-        // be built a second time.
+        // The same build as in the steps of the test command: alone it would have other features,
+        // and everything would be built a second time.
         false => build.args(["--workspace", "--bins", "--tests"]),
     };
     if !build.status()?.success() {

@@ -1,6 +1,5 @@
-//! Whole tables read by one statement: filtered, counted, grouped. Server CPU per million rows of the
-//! table. What loads and asks is here, and section "scans" of `perf compare`; that of `perf cluster` is in
-//! `cluster_scans`.
+//! Whole tables read by one statement: filtered, counted, grouped. Server CPU per million rows of the table. Here are
+//! the loads, the queries and section "scans" of `perf compare`; the section of `perf cluster` is in `cluster_scans`.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};

@@ -239,7 +239,7 @@ mod tests {
                 "sstable levels reset --really-reset /d/ks/t-1 /e/ks/t-1",
             ),
             ("sstableexpiredblockers ks t", "sstable expiredblockers /d/ks/t-1 /e/ks/t-1"),
-            // As "helenus sstable" accepts them.
+            // Passed on unchanged: "helenus sstable" checks these arguments.
             ("sstableverify /d/nb-1-big-Data.db x", "sstable verify /d/nb-1-big-Data.db x"),
             ("sstableverify nb-1-big-Data.db nb", "sstable verify nb-1-big-Data.db nb"),
             ("sstableverify", "sstable verify"),

@@ -1,19 +1,20 @@
-//! An encoder of LZ4 blocks that takes its time: the `high` compressor of `LZ4Compressor`.
+//! A slow encoder of LZ4 blocks with small output: the `high` compressor of `LZ4Compressor`.
 //!
-//! Of a stretch of a block it finds the longest match of every place, then, from the end of the stretch to its
-//! beginning, the cheapest way to write what follows each place. All matches cost the same however far back they
-//! reach, so the longest one of a place stands for all shorter ones there. A higher level compares more places.
+//! It works on segments of a block. For each segment it finds the longest match at every position. Then, from the end
+//! of the segment to its beginning, it finds the cheapest encoding of the bytes from each position on. All matches
+//! cost the same however far back they reach, so the longest match at a position stands for all shorter ones there. A
+//! higher level compares more positions.
 //!
-//! What makes it quick, and lower levels good, is the choice of positions to compare. A match that is longer than the
-//! best one so far contains all bytes of that one, and the byte after them. So it is in the chain of each four of these
-//! bytes, and the chain that leads the farthest back skips most positions with other bytes. Of a long match only the
-//! chains at its end are followed, and the one followed before: in runs of one value the others lead only to the
-//! preceding position, and the one followed before contains the end of a run.
+//! The choice of positions to compare makes it quick, and lower levels good. A match that is longer than the best one
+//! so far contains all bytes of that one, and the byte after them. So it is in the chain of each four of these bytes,
+//! and the chain that leads the farthest back skips most positions with other bytes. For a long match only the chains
+//! at its end are followed, and the one followed before: in runs of one value the others lead only to the preceding
+//! position, and the one followed before contains the end of a run.
 //!
-//! The work of a block is bounded, whatever its bytes are. Each byte pays for a fixed number of positions, and savings
-//! are spent later in the block. Without credit a position takes the match that it has from the one before.
+//! The work of a block is bounded, whatever its bytes are. Each byte pays for a fixed number of positions, and
+//! savings are spent later in the block. Without credit a position takes the match of the one before.
 //!
-//! Memory is kept from block to block: some 300 KiB for chunks of 16 KiB, 900 KiB at most.
+//! Memory is reused from block to block: some 300 KiB for chunks of 16 KiB, 900 KiB at most.
 //! Source: `lz4_Block_format.md` of LZ4; sizes are compared with those of `lz4hc.c` of LZ4 1.10.
 
 use crate::lz4_encode::{

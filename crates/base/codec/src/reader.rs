@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over `n` bytes.
+    /// Skips `n` bytes.
     ///
     /// # Errors
     /// `Truncated`.

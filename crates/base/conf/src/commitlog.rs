@@ -120,7 +120,7 @@ fn month_days(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01, in years 1 to 9999.
+/// Returns the days since 1970-01-01, in years 1 to 9999.
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let before = year - 1;
     let years = before * 365 + before / 4 - before / 100 + before / 400;
@@ -140,7 +140,7 @@ impl Value for RestorePoint {
     }
 }
 
-/// Where segments are archived and what is restored.
+/// Settings of archiving and of restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archiving {
     /// Where finished segments are linked, else copied.
@@ -166,10 +166,11 @@ impl Default for Archiving {
 
 impl Archiving {
     /// Reads commitlog_archiving.properties. Commands are not run: the ones of Cassandra's examples
-    /// (`ln` and `cp` of one file) are recognised and done without a process, others are refused.
+    /// (`ln` and `cp` of one file) are recognised and done without a process, others are rejected.
     ///
     /// # Errors
-    /// What cannot be done, to follow the file's name; in Cassandra's words where it has them.
+    /// An unsupported command or a wrong value, as text that follows the file's name; in
+    /// Cassandra's words where it has them.
     pub fn parse(text: &str) -> Result<Archiving, String> {
         let find = |wanted: &str| {
             let values = text.lines().filter_map(property).filter(|(name, _)| *name == wanted);
@@ -211,7 +212,7 @@ impl Archiving {
         Ok(archiving)
     }
 
-    /// With the settings of the same meaning, which win over the file.
+    /// Applies the settings of the same meaning; they take precedence over the file.
     #[must_use]
     pub fn with_settings(mut self, options: &Options) -> Archiving {
         if let Some(directory) = &options.commitlog_archive_directory {
@@ -227,7 +228,7 @@ impl Archiving {
     }
 }
 
-/// The target of `cp` or `ln` of the one file `from`, when the command is nothing else.
+/// Returns the target of `cp` or `ln` of the one file `from`, if the command does nothing else.
 fn copied<'a>(command: &'a str, from: &str) -> Option<&'a str> {
     let mut words = command.split(' ').filter(|word| !word.is_empty()).peekable();
     let program = words.next()?;
@@ -253,7 +254,7 @@ fn refused(name: &str, command: &str) -> String {
     )
 }
 
-/// Microseconds of one of Java's time units.
+/// Returns the microseconds of one of Java's time units.
 fn unit_micros(unit: &str) -> Result<i64, String> {
     Ok(match unit {
         "MICROSECONDS" => 1,
@@ -348,7 +349,7 @@ mod tests {
             unit_micros: 1000,
         };
         assert_eq!(Archiving::parse(text), Ok(expect.clone()));
-        // Settings win.
+        // Settings take precedence.
         let options = Options {
             commitlog_archive_directory: Some("/other".to_owned()),
             commitlog_restore_point_in_time: RestorePoint::parse("1970:01:01 00:00:02"),

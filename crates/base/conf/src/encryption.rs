@@ -1,7 +1,7 @@
 //! `client_encryption_options`: keys of Cassandra 5.0 and of Scylla.
 //!
-//! Owns: their names, forms, and which of them exclude each other. Never: opens a file, knows TLS: what names of
-//! protocols and cipher suites mean is up to the `tls` crate.
+//! Owns: their names and forms, and the rules which of them exclude each other. Never: opens a file, knows TLS. The
+//! `tls` crate interprets the names of protocols and cipher suites.
 //! Source: Cassandra 5.0 `EncryptionOptions`, `PEMBasedSslContextFactory`; Scylla's documentation.
 
 use core::fmt;
@@ -10,10 +10,10 @@ use core::time::Duration;
 use crate::value::{Range, Refusal, Value, parse_duration};
 use crate::yaml::{self, Node, NodeKind};
 
-/// Where Cassandra has its key store unless it is told.
+/// Cassandra's default path of the key store.
 const KEYSTORE: &str = "conf/.keystore";
 
-/// A text that is not shown.
+/// A secret text, masked in output.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -23,39 +23,39 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Whether clients show certificates.
+/// Authentication of clients by certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificatesOfClients {
-    /// They are not asked.
+    /// Clients are not asked for a certificate.
     #[default]
     NotRequired,
-    /// They may.
+    /// Clients may show a certificate.
     Optional,
-    /// They must.
+    /// Clients must show a certificate.
     Required,
 }
 
-/// Whether connections are encrypted.
+/// Encryption of client connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
-    /// None is.
+    /// No connection is encrypted.
     None,
-    /// Each may be, as its first byte says.
+    /// The first byte of each connection decides.
     Optional,
-    /// All are.
+    /// All connections are encrypted.
     Required,
 }
 
-/// Whether there is a key store where the settings say.
+/// Existence of the key store that the settings name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeystoreFile {
-    /// There is.
+    /// The key store exists.
     Present,
-    /// There is none, or none was named.
+    /// The key store is missing, or none was named.
     Missing,
 }
 
-/// A password, inline or as the first line of a file; the inline one wins.
+/// A password, inline or as the first line of a file; the inline one takes precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Password {
     /// The password.
@@ -64,7 +64,7 @@ pub struct Password {
     pub file: Option<String>,
 }
 
-/// Where private key and certificates are.
+/// Location of private key and certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
     /// A key store, or PEM with key and chain (`keystore`).
@@ -80,7 +80,7 @@ pub enum KeyPlace {
     Inline(Secret),
 }
 
-/// Where trusted certificates are.
+/// Location of trusted certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustPlace {
     /// A key store or PEM (`truststore`).
@@ -100,7 +100,7 @@ pub struct EncryptionOptions {
     pub key: Option<KeyPlace>,
     /// `keystore_password`, `keystore_password_file`, `private_key_password`.
     pub key_password: Password,
-    /// Who is trusted.
+    /// Certificates of trusted authorities.
     pub trust: Option<TrustPlace>,
     /// `truststore_password`, `truststore_password_file`.
     pub trust_password: Password,
@@ -129,16 +129,17 @@ pub struct EncryptionOptions {
 /// A key whose value is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongKey {
-    /// The key; empty for the whole.
+    /// The key; empty for the whole map.
     pub key: String,
-    /// What was expected.
+    /// Description of the expected form.
     pub expected: String,
-    /// Where it stands.
+    /// The rejected value, with its line.
     pub value: Node,
 }
 
 impl WrongKey {
-    /// Whether an error may show the value: it may be a password, also under a misspelt key.
+    /// Returns true if an error may show the value: it may be a password, also under a misspelt
+    /// key.
     pub fn is_shown(&self) -> bool {
         let may_be_secret = self.key.contains("password") || self.key.contains("private_key");
         matches!(self.value.kind, NodeKind::Scalar(_)) && !may_be_secret && self.expected != UNKNOWN
@@ -146,7 +147,7 @@ impl WrongKey {
 }
 
 impl EncryptionOptions {
-    /// Reads a map, or its text as the environment and the command line have it.
+    /// Reads a map, or its text as written in the environment and on the command line.
     ///
     /// # Errors
     /// Every wrong key.
@@ -171,8 +172,9 @@ impl EncryptionOptions {
         reader.finish(node)
     }
 
-    /// Whether connections are encrypted. Unset, `optional` is true while encryption is not enabled and there is a
-    /// key store: clients may begin to use it, as in Cassandra.
+    /// Returns the encryption of client connections. If `optional` is unset, it is true while
+    /// encryption is not enabled and the key store exists: clients may begin to use it, as in
+    /// Cassandra.
     pub fn encryption(&self, keystore: KeystoreFile) -> Encryption {
         let has_keystore = keystore == KeystoreFile::Present;
         let optional = self.optional.unwrap_or(!self.enabled && has_keystore);
@@ -183,12 +185,13 @@ impl EncryptionOptions {
         }
     }
 
-    /// Where the key is, with Cassandra's default.
+    /// Returns the location of the key, with Cassandra's default.
     pub fn key_place(&self) -> KeyPlace {
         self.key.clone().unwrap_or_else(|| KeyPlace::Store(KEYSTORE.to_owned()))
     }
 
-    /// Whether a connection may be encrypted by what is written, whether or not a key store exists.
+    /// Returns true if the written settings may encrypt connections, whether or not a key store
+    /// exists.
     pub fn asks_for_encryption(&self) -> bool {
         self.enabled || self.optional == Some(true)
     }
@@ -198,7 +201,7 @@ fn wrong(key: &str, expected: &str, value: &Node) -> WrongKey {
     WrongKey { key: key.to_owned(), expected: expected.to_owned(), value: value.clone() }
 }
 
-/// Values by key, until all are there.
+/// Collects values by key until all were read.
 #[derive(Default)]
 struct Reader {
     options: EncryptionOptions,
@@ -254,7 +257,8 @@ impl Reader {
             "certificate_validity_warn_threshold" => {
                 options.certificate_validity_warn_threshold = Some(duration(value)?);
             }
-            // Both are about Java: the format is seen by the content, and chains are verified by one algorithm.
+            // Both concern Java: here the content determines the format, and one algorithm verifies
+            // chains.
             "store_type" => one_of(value, &["JKS", "PKCS12", "PEM"])?,
             "algorithm" => one_of(value, &["SunX509", "NewSunX509", "PKIX"])?,
             _ => return Err(UNKNOWN.to_owned()),
@@ -304,7 +308,7 @@ impl Reader {
         }
     }
 
-    /// Which keys exclude or need each other.
+    /// Checks which keys exclude or need each other.
     fn finish(mut self, node: &Node) -> Result<EncryptionOptions, Vec<WrongKey>> {
         let mut bad = |key: &str, expected: &str| self.wrong.push(wrong(key, expected, node));
         let keystore = self.keystore;
@@ -470,7 +474,7 @@ fn word(flag: bool) -> &'static str {
 mod tests {
     use super::*;
 
-    /// What is read, as it is written; or the wrong keys with what they expect.
+    /// Returns the options that were read, rendered; or the wrong keys with the forms they expect.
     fn read(text: &str) -> String {
         match EncryptionOptions::parse(&yaml::parse(text).unwrap()) {
             Ok(options) => options.render(),

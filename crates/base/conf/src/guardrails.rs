@@ -1,7 +1,7 @@
 //! Guardrails: the settings that limit statements, as tools show and change them while a node runs.
 //!
-//! Owns: the list of guardrails, their names in Cassandra's tool, the errors of values. Never: what
-//! is limited (`cql-plan::guardrails`).
+//! Owns: the list of guardrails, their names in Cassandra's tool, the errors of values. Never: the
+//! enforcement of limits (`cql-plan::guardrails`).
 //!
 //! Source: `GuardrailsOptions`, and `GuardrailsConfigCommand` of Cassandra 5.1, whose
 //! `getguardrailsconfig` and `setguardrailsconfig` these are.
@@ -11,10 +11,10 @@ use core::time::Duration;
 use crate::options::Options;
 use crate::value::{DataSize, Value, parse_duration, parse_size};
 
-/// A guardrail as it is now.
+/// The current state of a guardrail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guardrail {
-    /// As `setguardrailsconfig` takes it: the name of the one setting, or `…_threshold` for two.
+    /// Name for `setguardrailsconfig`: the name of the one setting, or `…_threshold` for two.
     pub name: String,
     /// Settings with their values, for thresholds the failing one first.
     pub settings: Vec<(String, String)>,
@@ -216,7 +216,7 @@ const GUARDRAILS: &[(&str, Kind)] = &[
 ];
 
 impl Kind {
-    /// The name that it is set by.
+    /// Returns the name by which it is set.
     fn name(&self, base: &str) -> String {
         match self {
             Kind::Flag(_) | Kind::Levels(_) | Kind::Properties(_) | Kind::Size(_) => {
@@ -226,7 +226,7 @@ impl Kind {
         }
     }
 
-    /// As Cassandra's tool prints it; thresholds as failing, warning.
+    /// Returns the values as Cassandra's tool prints them; thresholds as failing, warning.
     fn values(&self, options: &mut Options) -> Vec<String> {
         let listed = |names: &[String]| vec![format!("[{}]", names.join(", "))];
         let size = |size: &Option<DataSize>| match size {
@@ -256,8 +256,7 @@ impl Kind {
         }
     }
 
-    /// Puts values in, for thresholds failing and warning. Whether they may be is for
-    /// [`Kind::check`].
+    /// Stores values, for thresholds failing and warning. [`Kind::check`] validates them.
     fn put(&self, given: &[&str], options: &mut Options) -> Result<(), String> {
         let first = given.first().copied().unwrap_or_default();
         let second = given.get(1).copied().unwrap_or_default();
@@ -482,7 +481,7 @@ fn time(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// All guardrails that have an effect, ascending by name.
+/// Returns all guardrails that have an effect, ascending by name.
 pub fn report(options: &Options) -> Vec<Guardrail> {
     let mut options = options.clone();
     let mut all = Vec::with_capacity(GUARDRAILS.len());
@@ -537,10 +536,10 @@ pub fn set(options: &mut Options, name: &str, given: &[String]) -> Result<(), St
     Ok(())
 }
 
-/// Brings the values of a file into their one form.
+/// Normalises the values of a file.
 ///
 /// # Errors
-/// What is wrong with each, by the name of the guardrail.
+/// The error of each invalid value, by the name of the guardrail.
 pub(crate) fn check(options: &mut Options) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     for (base, kind) in GUARDRAILS {
@@ -551,7 +550,7 @@ pub(crate) fn check(options: &mut Options) -> Vec<(&'static str, String)> {
     wrong
 }
 
-/// Guardrails that only ordinary users are held to; the others hold for everybody.
+/// Guardrails that hold for everybody, superusers too; the others hold for ordinary users only.
 const ON_EVERYBODY: [&str; 4] = [
     "drop_truncate_table_enabled",
     "maximum_timestamp",
@@ -559,7 +558,8 @@ const ON_EVERYBODY: [&str; 4] = [
     "user_timestamps_enabled",
 ];
 
-/// Names of the settings that are not at their defaults, of guardrails that hold for ordinary users only.
+/// Returns the names of settings that are not at their defaults, of guardrails that hold for
+/// ordinary users only.
 pub(crate) fn on_ordinary_users(options: &Options) -> Vec<String> {
     let on_all: Vec<String> = GUARDRAILS
         .iter()

@@ -1,5 +1,4 @@
-//! Settings of Cassandra 5.0 that are known and have no effect here, and those that ask for
-//! protection that is not given.
+//! Settings of Cassandra 5.0 that are known and have no effect here, and those that ask for unsupported protection.
 //!
 //! Owns: their names and Cassandra's defaults, so that a stock cassandra.yaml gives one calm line
 //! instead of a hundred. Never: types of their values.
@@ -224,7 +223,7 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("windows_timer_interval", "0"),
 ];
 
-/// Names of Scylla's options that have no meaning here; they are named in a warning.
+/// Names of Scylla's options that have no meaning here; a warning names them.
 pub const SCYLLA_ONLY: &[&str] = &[
     "alternator_port",
     "api_ui_dir",
@@ -249,7 +248,7 @@ pub const SCYLLA_ONLY: &[&str] = &[
     "unsafe_bypass_fsync",
 ];
 
-/// Settings that ask for protection, and which; see [`asks_for_protection`].
+/// Settings that ask for protection, with the name of that protection; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
     ("audit_logging_options", "an audit log"),
     ("internode_authenticator", "authentication between nodes"),

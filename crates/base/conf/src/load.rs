@@ -23,12 +23,12 @@ pub const ENV_PREFIX: &str = "HELENUS_";
 /// Variables with the prefix that are not settings: the path of the file, which the binary reads.
 const ENV_NOT_SETTINGS: &[&str] = &["HELENUS_CONFIG"];
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A line of the file.
     File {
-        /// Path as it was given.
+        /// Path as given.
         path: String,
         /// Line from 1.
         line: usize,
@@ -40,7 +40,7 @@ pub enum Origin {
     },
     /// A flag of the command line.
     CommandLine {
-        /// The flag as it was written.
+        /// The flag as written.
         flag: String,
     },
 }
@@ -61,21 +61,21 @@ pub enum ConfError {
     /// The file is not YAML or not a map of settings.
     #[error("{path}:{line}: {message}")]
     Syntax {
-        /// Path as it was given.
+        /// Path as given.
         path: String,
         /// Line from 1.
         line: usize,
         /// The error.
         message: String,
     },
-    /// A value is not of the form that its setting needs.
+    /// A value does not have the form that its setting needs.
     #[error("{origin}: \"{name}\" expects {expected}, found \"{found}\"")]
     Value {
         /// Place of the value.
         origin: Origin,
-        /// Name as it was written.
+        /// Name as written.
         name: String,
-        /// The form.
+        /// The expected form.
         expected: String,
         /// The value.
         found: String,
@@ -90,7 +90,7 @@ pub enum ConfError {
         /// The new one.
         new: String,
     },
-    /// A setting asks for protection that this server does not give.
+    /// A setting asks for protection that this server does not implement.
     #[error(
         "{origin}: \"{name}\" asks for {protection}, which is not supported yet: \
          refusing to start without it (found \"{found}\")"
@@ -98,25 +98,25 @@ pub enum ConfError {
     Unprotected {
         /// Place of the value.
         origin: Origin,
-        /// Name as it was written.
+        /// Name as written.
         name: String,
         /// The protection that the value asks for.
         protection: String,
         /// The value.
         found: String,
     },
-    /// Settings that do not go together.
+    /// Settings that contradict each other.
     #[error("\"{name}\": {message}")]
     Inconsistent {
         /// The setting to change.
         name: &'static str,
-        /// Why.
+        /// The contradiction.
         message: String,
     },
-    /// A flag that is no setting.
+    /// A flag that names no setting.
     #[error("unknown option {flag}{}", suggestion.as_ref().map(|s| format!(", did you mean --{s}?")).unwrap_or_default())]
     UnknownFlag {
-        /// As it was written.
+        /// The flag as written.
         flag: String,
         /// The nearest name.
         suggestion: Option<String>,
@@ -124,12 +124,12 @@ pub enum ConfError {
     /// A flag without its value.
     #[error("option {flag} needs a value")]
     FlagWithoutValue {
-        /// As it was written.
+        /// The flag as written.
         flag: String,
     },
 }
 
-/// Everything that is wrong, in the order of the layers.
+/// All errors, in the order of the layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfErrors(pub Vec<ConfError>);
 
@@ -147,50 +147,50 @@ impl fmt::Display for ConfErrors {
 
 impl std::error::Error for ConfErrors {}
 
-/// Something that was written and has no effect, or has another name today.
+/// A setting that has no effect, or an old spelling of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
     /// No such setting.
     Unknown {
         /// Place.
         origin: Origin,
-        /// Name as it was written.
+        /// Name as written.
         name: String,
     },
     /// A known setting without an effect.
     NotSupportedYet {
         /// Place.
         origin: Origin,
-        /// Name as it was written.
+        /// Name as written.
         name: String,
         /// The value.
         value: String,
         /// True if Cassandra behaves like this without the setting.
         is_default: bool,
     },
-    /// A known setting for which there is nothing to do here.
+    /// A known setting that is not needed here.
     NotNeeded {
         /// Place.
         origin: Origin,
-        /// Name as it was written.
+        /// Name as written.
         name: String,
         /// The value.
         value: String,
     },
     /// A limit on ordinary users in a server without logins.
     NobodyIsLimited {
-        /// Where it was set.
+        /// Origin of the value.
         origin: Option<Origin>,
         /// The setting.
         name: String,
     },
-    /// An old spelling; it has its effect.
+    /// An old spelling; it has an effect.
     OldSpelling {
         /// Place.
         origin: Origin,
-        /// Name as it was written.
+        /// Name as written.
         name: String,
-        /// Name of today.
+        /// Current name.
         new: &'static str,
     },
 }
@@ -223,8 +223,8 @@ impl fmt::Display for Warning {
     }
 }
 
-/// One log line for each unknown setting and each one whose value has no effect, and one line for
-/// all that are at Cassandra's default anyway and one for all old spellings.
+/// Returns one log line for each unknown setting and for each one whose value has no effect. One
+/// line lists all settings at Cassandra's default, one all old spellings.
 pub fn summarize(warnings: &[Warning]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut at_default = Vec::new();
@@ -268,7 +268,7 @@ impl CommandLine {
     /// false). Dashes and underscores in names are the same.
     ///
     /// # Errors
-    /// A word that is no flag, an unknown flag, a flag without its value: all of them at once.
+    /// A word that is no flag, an unknown flag, a flag without its value: all of them are returned.
     pub fn parse<I, S>(arguments: I) -> Result<CommandLine, ConfErrors>
     where
         I: IntoIterator<Item = S>,
@@ -296,7 +296,7 @@ impl CommandLine {
             }
             let is_config = name == "config" || name == "options_file";
             if !is_config && !is_known(&name) {
-                // Its value, if any, belongs to it: one mistake, one message.
+                // Its value, if any, belongs to the flag: one mistake, one message.
                 if value.is_none() && rest.peek().is_some_and(|next| !next.starts_with("--")) {
                     rest.next();
                 }
@@ -331,10 +331,10 @@ impl CommandLine {
     }
 }
 
-/// The layers above the defaults.
+/// Layers above the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// Path as it is to be shown, and text of the YAML file.
+    /// Path for messages, and text of the YAML file.
     pub file: Option<(String, String)>,
     /// Environment variables; those without [`ENV_PREFIX`] are ignored.
     pub environment: Vec<(String, String)>,
@@ -347,16 +347,16 @@ pub struct Sources {
 pub struct Loaded {
     /// The settings.
     pub options: Options,
-    /// Settings that were given without effect.
+    /// Warnings about settings that were given without effect.
     pub warnings: Vec<Warning>,
-    /// Where each setting that is not at its default was set, by name.
+    /// Origin of each setting that is not at its default, by name.
     pub origins: BTreeMap<&'static str, Origin>,
 }
 
 /// Applies all layers.
 ///
 /// # Errors
-/// Everything that is wrong, at once.
+/// All errors of all layers.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
     let mut loader = Loader {
         loaded: Loaded {
@@ -408,7 +408,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
 struct Loader {
     loaded: Loaded,
     errors: Vec<ConfError>,
-    /// New name -> whether the old spelling set it, of the layer being read.
+    /// For each new name of the layer being read: true if the old spelling set it.
     layer: BTreeMap<&'static str, bool>,
 }
 
@@ -442,7 +442,8 @@ impl Loader {
         }
     }
 
-    /// A value of the environment or the command line: maps and lists are written as YAML there.
+    /// Applies a value of the environment or the command line: maps and lists are written as YAML
+    /// there.
     fn text(&mut self, name: &str, text: &str, origin: Origin) {
         let flow = text.trim_start().starts_with(['{', '[']);
         let node = match flow.then(|| yaml::parse(text)) {
@@ -545,8 +546,8 @@ impl Loader {
         });
     }
 
-    /// Sets `name` (written as `written`). `form` describes the value of an old spelling, else
-    /// empty.
+    /// Sets `name` (written as `written`). `form` describes the value of an old spelling, else it
+    /// is empty.
     fn assign(&mut self, written: &str, name: &str, node: &Node, origin: Origin, form: &str) {
         let Some(&(name, status)) = NAMES.iter().find(|(n, _)| *n == name) else {
             self.without_field(written, name, node, origin);
@@ -556,7 +557,8 @@ impl Loader {
         if node.is_null() {
             return;
         }
-        // Set in a copy of the default, to see whether it is one.
+        // Set in a copy of the default, to detect whether the value is valid and equals the
+        // default.
         let mut fresh = Options::default();
         let refused = match fresh.set(name, node) {
             Some(Err(unaccepted)) => Some(unaccepted.expected),
@@ -613,7 +615,7 @@ impl Loader {
                 return;
             }
         }
-        // It was accepted a moment ago by the same function.
+        // The same function accepted it above.
         let _ = self.loaded.options.set(name, node);
         self.loaded.origins.insert(name, origin);
     }
@@ -702,7 +704,7 @@ fn is_flag(name: &str) -> bool {
         || known::SCYLLA_ONLY.contains(&name)
 }
 
-/// The setting whose name is nearest, when one is near.
+/// Returns the setting with the nearest name, if one is near.
 fn nearest(name: &str) -> Option<String> {
     if name.len() > 80 {
         return None;
@@ -730,7 +732,7 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// Settings that contradict each other.
+/// Collects errors of settings that contradict each other.
 struct Inconsistent<'e>(&'e mut Vec<ConfError>);
 
 impl Inconsistent<'_> {
@@ -739,7 +741,7 @@ impl Inconsistent<'_> {
     }
 }
 
-/// Settings that must fit each other.
+/// Checks settings that must fit each other.
 fn check(options: &Options, errors: &mut Vec<ConfError>) {
     let wrong = &mut Inconsistent(errors);
     let kinds = ["functions", "views", "indexes", "triggers"];
@@ -759,7 +761,7 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     check_limits(options, wrong);
 }
 
-/// An address that others connect to is not a wildcard.
+/// Rejects wildcards as addresses that others connect to.
 fn check_addresses(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.listen_address.is_wildcard() {
         wrong.add("listen_address", "cannot be a wildcard address");
@@ -783,7 +785,7 @@ fn check_addresses(options: &Options, wrong: &mut Inconsistent<'_>) {
     }
 }
 
-/// Permissions are checked only where roles log in.
+/// Rejects permissions without logins: they are checked only where roles log in.
 fn check_protection(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.authenticator == Authenticator::AllowAll {
         let message = "can't be used with AllowAllAuthenticator";
@@ -803,7 +805,7 @@ fn check_protection(options: &Options, wrong: &mut Inconsistent<'_>) {
     }
 }
 
-/// Formats and directories fit each other.
+/// Checks that formats and directories fit each other.
 fn check_files(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.sstable == SstableFormat::Bti
         && options.storage_compatibility_mode == StorageCompatibilityMode::Cassandra4
@@ -828,7 +830,7 @@ fn check_files(options: &Options, wrong: &mut Inconsistent<'_>) {
     }
 }
 
-/// Place and tokens of the node.
+/// Checks location and tokens of the node.
 fn check_tokens(options: &Options, wrong: &mut Inconsistent<'_>) {
     let place = options.datacenter.is_some() || options.rack.is_some();
     if place && options.endpoint_snitch != Snitch::GossipingPropertyFile {
@@ -851,7 +853,7 @@ fn check_tokens(options: &Options, wrong: &mut Inconsistent<'_>) {
     }
 }
 
-/// No port is taken twice on one address.
+/// Rejects a port that is used twice on one address.
 fn check_ports(options: &Options, wrong: &mut Inconsistent<'_>) {
     let own = options.native_transport_port;
     let ssl_port = options.native_transport_port_ssl.filter(|port| *port != own);
@@ -881,7 +883,7 @@ fn check_ports(options: &Options, wrong: &mut Inconsistent<'_>) {
     }
 }
 
-/// A port for TLS needs keys.
+/// Checks that a port for TLS has keys.
 fn check_port_for_tls(options: &Options, wrong: &mut Inconsistent<'_>) {
     let encryption = &options.client_encryption_options;
     if options.native_transport_port_ssl.is_some() && !encryption.asks_for_encryption() {
@@ -892,7 +894,7 @@ fn check_port_for_tls(options: &Options, wrong: &mut Inconsistent<'_>) {
     }
 }
 
-/// Periods and pairs of thresholds.
+/// Checks periods and pairs of thresholds.
 fn check_limits(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.commitlog_sync == CommitLogSync::Periodic && options.commitlog_sync_period.is_zero()
     {

@@ -1,10 +1,10 @@
-//! The one table of settings: name, type, default, range, reload, help.
+//! The table of settings: name, type, default, range, reload, help.
 //!
-//! Owns: [`Options`] and the description of each of its fields. Never: where values come from.
-//! A setting that the server does not act on yet is `not_yet` (named in a warning when it is set), one
-//! for which there is nothing to do here `not_needed` (named when it is not the default),
-//! or, where it protects data or access, `protects` (a value other than the default stops the
-//! start). Whoever wires a setting changes that one word to `supported`.
+//! Owns: [`Options`] and the description of each of its fields. Never: sources of values. A setting without an effect
+//! so far is `not_yet` (a warning names it when it is set). A setting that is not needed here is `not_needed` (a
+//! warning names it when it is not the default). A setting without an effect so far that protects data or access is
+//! `protects` (a value other than the default stops the start). Implementing a setting includes changing that one
+//! word to `supported`.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -25,14 +25,14 @@ use crate::yaml::Node;
 /// Support of a setting by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It does.
+    /// It has an effect.
     Supported,
-    /// It is known and has no effect; it is named in a warning when it is set.
+    /// It is known and has no effect; a warning names it when it is set.
     NotYet,
-    /// It is known, and there is nothing here that it could bound or speed up; it is named in a warning
-    /// when it is set to another value than the default.
+    /// It is known and not needed: the server has nothing that it could bound or speed up. A
+    /// warning names it when it is not at its default.
     NotNeeded,
-    /// It asks for protection that is not given; any value but the default stops the start.
+    /// It asks for unsupported protection; any value but the default stops the start.
     Protects,
 }
 
@@ -47,8 +47,7 @@ pub struct Setting {
     pub help: String,
     /// Support of the setting by the server.
     pub status: Status,
-    /// True if SIGHUP puts a change in force; tidy compares it with `node::reload` and the
-    /// guardrails.
+    /// True if SIGHUP applies a change; tidy compares it with `node::reload` and the guardrails.
     pub hot: bool,
     /// Description of a valid value.
     pub form: String,
@@ -58,10 +57,10 @@ pub struct Setting {
     pub range: Option<(String, String)>,
 }
 
-/// A value that was not accepted, with what was expected.
+/// A rejected value, with the expected form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unaccepted {
-    /// To follow "expects".
+    /// The expected form, to follow "expects".
     pub expected: String,
 }
 

@@ -1,4 +1,4 @@
-//! A class of Cassandra's with parameters, as settings that select an implementation have it.
+//! A class of Cassandra's with parameters: the value of settings that select an implementation.
 //!
 //! Owns: its YAML form. Never: which classes exist, what their parameters mean.
 //! Source: Cassandra 5.0 `ParameterizedClass`.
@@ -11,14 +11,15 @@ use crate::yaml::{Node, NodeKind};
 /// `{class_name: …, parameters: {…}}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParameterizedClass {
-    /// With or without a package.
+    /// Name of the class, with or without a package.
     pub class_name: String,
     /// Parameters by name, as text.
     pub parameters: BTreeMap<String, String>,
 }
 
 impl ParameterizedClass {
-    /// Class and parameters in one map, in which the class is called `class`: the form of table options.
+    /// Returns class and parameters in one map, with the class under `class`: the form of table
+    /// options.
     pub fn as_table_option(&self) -> BTreeMap<String, String> {
         let mut map = self.parameters.clone();
         map.insert("class".to_owned(), self.class_name.clone());
@@ -26,7 +27,7 @@ impl ParameterizedClass {
     }
 }
 
-/// Parameters are a map, or a list of one map.
+/// Reads parameters: a map, or a list of one map.
 fn parameters(node: &Node) -> Result<BTreeMap<String, String>, Refusal> {
     match &node.kind {
         NodeKind::Null => Ok(BTreeMap::new()),
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_class_has_its_parameters_in_every_form_that_cassandra_reads() {
-        // As it stands in cassandra_latest.yaml.
+        // The value of cassandra_latest.yaml.
         let latest = "class_name: UnifiedCompactionStrategy\nparameters:\n  scaling_parameters: T4\n  \
                       max_sstables_to_compact: 64\n  sstable_growth: 0.3333333333333333\n";
         let found = read(latest).unwrap();

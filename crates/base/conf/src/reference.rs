@@ -42,7 +42,7 @@ Column *change*:
 What `nodetool` changes lasts until the node stops.
 ";
 
-/// The text of `docs/user/configuration.md`.
+/// Returns the text of `docs/user/configuration.md`.
 pub fn reference_markdown() -> String {
     let mut out = String::from(HEAD);
     let mut section = "";
@@ -105,7 +105,7 @@ pub fn reference_markdown() -> String {
     out
 }
 
-/// Text in a cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

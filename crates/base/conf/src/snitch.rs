@@ -1,4 +1,4 @@
-//! Location of a node: the property files of Cassandra's snitches, and the address for the one
+//! Location of a node: the property files of Cassandra's snitches, and the address for the snitch
 //! without a file.
 //!
 //! Owns: their grammar (Java properties without line continuation). Never: opens a file.
@@ -22,13 +22,13 @@ pub struct Place {
 }
 
 impl Place {
-    /// The place of every node with SimpleSnitch.
+    /// Returns the location of every node with SimpleSnitch.
     pub fn simple() -> Place {
         Place { datacenter: "datacenter1".to_owned(), rack: "rack1".to_owned() }
     }
 
-    /// The place of RackInferringSnitch: the second and the third byte of the address, as numbers.
-    /// The bytes of an IPv6 address are counted from its start, as Cassandra does.
+    /// Returns the location of RackInferringSnitch: the second and the third byte of the address,
+    /// as numbers. The bytes of an IPv6 address are counted from its start, as Cassandra does.
     pub fn inferred(ip: IpAddr) -> Place {
         let (second, third) = match ip {
             IpAddr::V4(ip) => {
@@ -57,7 +57,7 @@ pub(crate) fn property(line: &str) -> Option<(&str, &str)> {
 /// Reads cassandra-rackdc.properties: `dc`, `rack` and `dc_suffix`, which is appended to `dc`.
 ///
 /// # Errors
-/// What is missing, to follow the file's name.
+/// The missing entry, as text that follows the file's name.
 pub fn rackdc(text: &str) -> Result<Place, String> {
     let find = |wanted: &str| {
         let values = text.lines().filter_map(property).filter(|(name, _)| *name == wanted);
@@ -78,7 +78,7 @@ pub fn rackdc(text: &str) -> Result<Place, String> {
 /// `10.0.0.1=DC1:RAC1`.
 ///
 /// # Errors
-/// What is missing, to follow the file's name.
+/// The missing entry, as text that follows the file's name.
 pub fn topology(text: &str, ip: IpAddr) -> Result<Place, String> {
     let (mut own, mut default) = (None, None);
     for line in text.lines() {
@@ -92,7 +92,7 @@ pub fn topology(text: &str, ip: IpAddr) -> Result<Place, String> {
         let Some((datacenter, rack)) = value.trim().split_once(':') else { continue };
         let (datacenter, rack) = (datacenter.trim().to_owned(), rack.trim().to_owned());
         let place = Place { datacenter, rack };
-        // A port after the address means nothing here.
+        // A port after the address is ignored.
         let address = name.rsplit_once(':').map(|(host, _)| host.trim_matches(['[', ']']));
         let is_own =
             [Some(name.as_str()), address].into_iter().flatten().any(|text| text.parse() == Ok(ip));

@@ -1,7 +1,7 @@
 //! Cassandra's old spellings: names whose unit was part of the name and whose value was a number.
 //!
-//! Owns: old name -> new name and how the number becomes a value of today's grammar. Never: the
-//! settings themselves.
+//! Owns: the map of old to new names, and the conversion of the number to a value of today's
+//! grammar. Never: the settings themselves.
 //! Source: the `@Replaces` annotations of Cassandra 5.0 `Config.java` and its `Converters`.
 
 use crate::yaml::{Node, NodeKind};
@@ -9,7 +9,7 @@ use crate::yaml::{Node, NodeKind};
 /// Unit of the number in an old spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// The value is of today's grammar; only the name changed.
+    /// The value has today's grammar; only the name changed.
     Same,
     /// Milliseconds.
     Millis,
@@ -225,13 +225,13 @@ pub const REPLACED: &[(&str, &str, Unit)] = &[
     ("write_request_timeout_in_ms", "write_request_timeout", Unit::Millis),
 ];
 
-/// The new name and unit of an old spelling.
+/// Returns the new name and unit of an old spelling.
 pub fn replaced(old: &str) -> Option<(&'static str, Unit)> {
     let at = REPLACED.binary_search_by(|row| row.0.cmp(old)).ok()?;
     REPLACED.get(at).map(|row| (row.1, row.2))
 }
 
-/// Old spellings of one setting, sorted.
+/// Returns the old spellings of one setting, sorted.
 pub fn spellings(new: &str) -> impl Iterator<Item = (&'static str, Unit)> {
     REPLACED.iter().filter(move |r| r.1 == new && r.0 != new).map(|r| (r.0, r.2))
 }
@@ -252,7 +252,8 @@ impl Unit {
         }
     }
 
-    /// The value in today's grammar; null when it means unset, `None` when it is not of the form.
+    /// Converts a value to today's grammar; null if it means unset, `None` if it does not have the
+    /// form.
     pub fn convert(self, node: &Node) -> Option<Node> {
         if node.is_null() || self == Unit::Same {
             return Some(node.clone());

@@ -1,4 +1,4 @@
-//! The kinds of values a setting can have and how each is written.
+//! The types of settings and their grammars.
 //!
 //! Owns: value grammars (durations `5s`, sizes `64MiB`, rates `64MiB/s`), their ranges and the
 //! words that describe them in errors and in the reference. Never: names of settings.
@@ -48,7 +48,7 @@ impl Address {
         matches!(self, Address::Ip(ip) if ip.is_unspecified())
     }
 
-    /// The literal address, when it is one.
+    /// Returns the literal address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Address::Ip(ip) => Some(*ip),
@@ -66,7 +66,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A number that need not be whole.
+/// A number that may have a fraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Number(pub f64);
 
@@ -81,7 +81,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Everything.
+    /// The range without bounds.
     pub const ALL: Range = Range { min: i64::MIN, max: i64::MAX };
 
     fn holds(self, value: i128) -> bool {
@@ -89,16 +89,16 @@ impl Range {
     }
 }
 
-/// Why a value was not accepted; the caller knows the form that was expected.
+/// Reason why a value was rejected; the caller knows the expected form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not of the form.
+    /// The value does not have the form.
     Form,
     /// The form is right, the value is outside the range.
     Range,
 }
 
-/// A type that a setting can have.
+/// A type of settings.
 pub trait Value: Sized {
     /// Reads the value; `node` is never null.
     ///
@@ -107,9 +107,9 @@ pub trait Value: Sized {
     fn read(node: &Node, range: Range) -> Result<Self, Refusal>;
     /// Describes the expected form, to follow "expects": `a duration such as 5s or 500ms`.
     fn form() -> String;
-    /// The value as it is written in a file.
+    /// Returns the value as written in a file.
     fn render(&self) -> String;
-    /// A bound of a range as it is written in a file.
+    /// Returns a bound of a range as written in a file.
     fn render_bound(bound: i64) -> String {
         bound.to_string()
     }
@@ -188,7 +188,7 @@ impl Value for Number {
 impl Value for Duration {
     fn read(node: &Node, range: Range) -> Result<Self, Refusal> {
         let duration = parse_duration(scalar(node)?).ok_or(Refusal::Form)?;
-        // A range of at least one millisecond refuses 1us: it would be rounded to nothing.
+        // A range of at least one millisecond rejects 1us: it would be rounded to nothing.
         let inside = range.holds(i128::try_from(duration.as_millis()).unwrap_or(i128::MAX));
         if inside { Ok(duration) } else { Err(Refusal::Range) }
     }
@@ -265,7 +265,7 @@ impl Value for Address {
                 && part.len() <= 63
                 && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         };
-        // Digits and dots only is a mistyped address, not a name.
+        // Only digits and dots: a mistyped address, not a name.
         let numeric = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         if text.len() <= 253 && !numeric && text.trim_end_matches('.').split('.').all(label) {
             Ok(Address::Name(text.to_owned()))
@@ -348,7 +348,7 @@ impl Value for Vec<IpAddr> {
     }
 }
 
-/// The class of a plug-in setting: `Name`, `package.Name` or `{class_name: Name, …}`.
+/// Returns the class of a plug-in setting: `Name`, `package.Name` or `{class_name: Name, …}`.
 pub fn class_name(node: &Node) -> Option<&str> {
     let text = match &node.kind {
         NodeKind::Map(_) => node.get("class_name")?.text()?,

@@ -1,7 +1,8 @@
 //! YAML text to a tree of nodes that remember their line.
 //!
-//! Owns: the only use of the YAML parser in the workspace. Never: meaning; a scalar stays the text
-//! that was written, because `00`, `1.10` and `yes` mean different things to different settings.
+//! Owns: the only use of the YAML parser in the workspace. Never: the meaning of values. A scalar
+//! stays the text that was written, because `00`, `1.10` and `yes` mean different things to
+//! different settings.
 //! Invariant: a tree has at most [`NODES_MAX`] nodes and [`DEPTH_MAX`] levels, whatever the text.
 
 use granit_parser::{Event, Parser, ScalarStyle};
@@ -46,7 +47,7 @@ pub struct Entry {
     pub value: Node,
 }
 
-/// Text that is not YAML, or not YAML as a configuration file uses it.
+/// Error of text that is not YAML, or not YAML as a configuration file uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlError {
     /// Line, from 1.
@@ -56,12 +57,12 @@ pub struct YamlError {
 }
 
 impl Node {
-    /// A scalar that has no line, as given by the environment or the command line.
+    /// Creates a scalar without a line, as given by the environment or the command line.
     pub fn scalar(text: impl Into<String>) -> Node {
         Node { line: 0, kind: NodeKind::Scalar(text.into()) }
     }
 
-    /// The value of `key`, when this is a map that has it.
+    /// Returns the value of `key`, if this is a map that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {
             NodeKind::Map(entries) => entries.iter().find(|e| e.key == key).map(|e| &e.value),
@@ -69,7 +70,7 @@ impl Node {
         }
     }
 
-    /// The text, when this is a scalar.
+    /// Returns the text, if this is a scalar.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             NodeKind::Scalar(text) => Some(text),
@@ -82,7 +83,7 @@ impl Node {
         matches!(self.kind, NodeKind::Null)
     }
 
-    /// The value on one line, for messages.
+    /// Renders the value on one line, for messages.
     pub fn brief(&self) -> String {
         match &self.kind {
             NodeKind::Null => String::new(),
@@ -106,8 +107,8 @@ impl Node {
 /// Parses the first document of `text`; an empty text is [`NodeKind::Null`].
 ///
 /// # Errors
-/// Not YAML, a second document, an alias, a key that is not a scalar, a key twice in one map, or
-/// more than the limits of this module.
+/// The text is not YAML, has a second document, an alias, a key that is not a scalar, or a key
+/// twice in one map; or it exceeds the limits of this module.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(YamlError { line: 1, message: format!("longer than {TEXT_BYTES_MAX} bytes") });
@@ -123,7 +124,7 @@ pub fn parse(text: &str) -> Result<Node, YamlError> {
     Ok(builder.root.unwrap_or(Node { line: 1, kind: NodeKind::Null }))
 }
 
-/// A list or map whose end has not been seen.
+/// A list or map whose end was not parsed yet.
 enum Open {
     List { line: usize, items: Vec<Node> },
     Map { line: usize, entries: Vec<Entry>, key: Option<(String, usize)> },

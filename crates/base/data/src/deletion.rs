@@ -94,9 +94,8 @@ impl Liveness {
 
     /// Returns true if this one wins over `other` (Cassandra's `LivenessInfo.supersedes`). The
     /// higher timestamp wins. At equal timestamps a tombstone wins, then the expiring one, then the
-    /// one that expires later. Of two that are still alike Cassandra keeps the first it meets. Here
-    /// the longer TTL wins, as with cells, so that replicas agree whatever the order of their
-    /// files.
+    /// one that expires later. If two are still alike, Cassandra keeps the first it meets. Here the
+    /// longer TTL wins, as with cells, so that replicas agree whatever the order of their files.
     pub fn supersedes(&self, other: &Liveness) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;

@@ -352,7 +352,7 @@ fn merge_columns(
     }
 }
 
-/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Deleted
+/// Like [`merge_columns`], for a table with counters, which has columns of one cell only. Deleted
 /// versions are dropped before the others are merged (Cassandra's `Row.Merger`).
 #[cold]
 fn merge_counters(

@@ -443,7 +443,7 @@ impl<'a> UsualCells<'a> {
     }
 }
 
-/// As [`RowRef::is_plain`] for columns of any encoding.
+/// Like [`RowRef::is_plain`], for columns of any encoding.
 fn is_plain_tail(columns: &[u8]) -> bool {
     let mut raw = Raw::new(columns);
     while !raw.is_empty() {

@@ -35,7 +35,7 @@ impl TombstoneGcMode {
         TombstoneGcMode::Disabled,
     ];
 
-    /// As it is written in CQL.
+    /// Returns the name in CQL.
     pub fn name(self) -> &'static str {
         match self {
             TombstoneGcMode::Repair => "repair",
@@ -112,7 +112,7 @@ impl TombstoneGc {
         }
     }
 
-    /// As the option's map, in the order of its keys.
+    /// Returns the option's map, in the order of its keys.
     pub fn to_map(self) -> [(&'static str, String); 2] {
         [(MODE, self.mode.name().to_owned()), (DELAY, self.propagation_delay_seconds.to_string())]
     }

@@ -24,7 +24,7 @@ macro_rules! invariant {
     };
 }
 
-/// As [`invariant!`], but only in debug builds, tests, simulation and fuzzing: for costly checks.
+/// Like [`invariant!`], but only in debug builds, tests, simulation and fuzzing: for costly checks.
 #[macro_export]
 macro_rules! debug_invariant {
     ($cond:expr, $($arg:tt)+) => {

@@ -31,8 +31,8 @@ impl ShardMap {
         }
     }
 
-    /// As [`ShardMap::shard_of`], for callers that have to look the table up: the closure is called
-    /// only when the owner depends on it.
+    /// Like [`ShardMap::shard_of`], for callers that have to look up the table: the closure is
+    /// called only if the owner depends on it.
     #[inline]
     pub fn shard_of_lazy(self, token: Token, _table: impl FnOnce() -> TableId) -> ShardId {
         match self {

@@ -122,8 +122,8 @@ impl Aggregate {
         }
     }
 
-    /// Takes one value; null is left out. The empty value counts for count, min and max, and is left
-    /// out of sums and averages. Whether min or max is this value from now on.
+    /// Adds one value; null is ignored. The empty value counts for count, min and max, and is left
+    /// out of sums and averages. Returns true if min or max is this value from now on.
     ///
     /// # Errors
     /// A decimal sum that would need too many digits; bytes that are no number.
@@ -198,9 +198,9 @@ impl Aggregate {
         }
     }
 
-    /// Takes in what the same aggregate has of other values. Of extremes that are equal, though not in their
-    /// bytes, the first value counts: `came` says which that is. Whether min or max is the
-    /// other's from now on.
+    /// Merges the state of the same aggregate over other values. Among extremes that are equal,
+    /// though not in their bytes, the first value counts: `came` says which that is. Returns true
+    /// if min or max is the other's from now on.
     ///
     /// # Errors
     /// A decimal sum that would need too many digits; another aggregate, or one that cannot be merged.

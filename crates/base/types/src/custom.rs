@@ -3,11 +3,11 @@
 //!
 //! Owns: their names, the check, the order and the text of their values.
 //!
-//! A composite value is a sequence of components: the length of the value as a 16-bit number, the
-//! value, and an end byte (0; 1 and -1 for bounds of slices, in the last component only). Of a
-//! `CompositeType` the components have the types of the declaration in turn, and two bytes `FFFF` in
-//! front mark a static one. A component of a `DynamicCompositeType` begins with its type: `80` and
-//! the byte of an alias, or the 16-bit length of a class name and that name.
+//! A composite value is a sequence of components: the length of the value as a 16-bit number, the value, and an end
+//! byte (0; 1 and -1 for bounds of slices, in the last component only). The components of a `CompositeType` have the
+//! types of the declaration in turn, and two bytes `FFFF` in front mark a static one. A component of a
+//! `DynamicCompositeType` begins with its type: `80` and the byte of an alias, or the 16-bit length of a class name
+//! and that name.
 //!
 //! Source: `AbstractCompositeType`, `CompositeType`, `DynamicCompositeType`, `LexicalUUIDType`.
 

@@ -181,8 +181,8 @@ fn shift_millis(millis: i64, months: i64, days: i64, nanos: i64) -> i64 {
     millis.wrapping_add(days.wrapping_mul(MILLIS_PER_DAY)).wrapping_add(nanos / 1_000_000)
 }
 
-/// As `Duration.toString`: `1y2mo3d4h5m6s7ms8us9ns`, parts that are zero left out; the zero duration
-/// is empty text.
+/// The format of `Duration.toString`: `1y2mo3d4h5m6s7ms8us9ns`, without parts that are zero; the
+/// zero duration is empty text.
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_negative() {

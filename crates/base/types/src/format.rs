@@ -363,7 +363,7 @@ impl CqlType {
 /// Consumer of the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JsonForm {
-    /// As Cassandra shows it.
+    /// A client: the form that Cassandra shows.
     Shown,
     /// To be read back.
     Exact,

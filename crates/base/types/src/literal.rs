@@ -21,7 +21,7 @@ impl CqlType {
         self.parse_text(source, None, 0)
     }
 
-    /// As [`CqlType::from_string`], with the time that the timestamp `now` means.
+    /// Like [`CqlType::from_string`], with the time that the timestamp `now` means.
     ///
     /// # Errors
     /// `Marshal` with Cassandra's text.

@@ -206,7 +206,7 @@ impl Collection<'_> {
         self.each(bytes, |ty, element| ty.validate_at(element, depth))
     }
 
-    /// As [`Collection::validate`], for values that clients send: each element is checked, and
+    /// Like [`Collection::validate`], for values that clients send. Each element is checked, and
     /// then, if it is a collection, read, before the next one.
     fn read(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
         if depth > DEPTH_MAX {

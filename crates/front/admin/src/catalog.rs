@@ -1,7 +1,7 @@
 //! Both tables of administration together: what verbs of nodetool need and do, by the requests that they send, and
 //! the page of the documents that lists them.
 //!
-//! Owns: no row. Whoever decides which role may do what derives it from here.
+//! Owns: no row. The rules which role may do what are derived from here.
 
 use crate::operation::{Call, Class, CommandRow, Scope};
 use crate::server::{ROUTES, Route, SCYLLA};

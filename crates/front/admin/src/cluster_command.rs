@@ -150,10 +150,10 @@ cluster_commands! {
     /// Ends a removal without waiting for the copies.
     ForceRemoval {} as given
         = CommandRow::new("force_removal", Scope::Cluster, Class::Destroys).members_only(), "removenode";
-    /// Gives a decommission or a move of this node up while its copies are made.
+    /// Aborts a decommission or a move of this node while its data is copied.
     AbortMovement {} as given
         = CommandRow::new("abort_movement", Scope::Cluster, Class::Changes).members_only(), "giving up a movement";
-    /// Gives up the removal of a dead node while its data is copied.
+    /// Aborts the removal of a dead node while its data is copied.
     AbortRemoval {
         /// UUID; `None`: the removal in progress, or the abandoned one.
         #[serde(default)]
@@ -163,7 +163,7 @@ cluster_commands! {
         host: Option<HostId>,
     }
         = CommandRow::new("abort_removal", Scope::Cluster, Class::Changes).members_only(), "abortremovenode";
-    /// Gives up the rebuild of this node; what came stays.
+    /// Aborts the rebuild of this node; received data stays.
     AbortRebuild {} as given
         = CommandRow::new("abort_rebuild", Scope::Node, Class::Changes).members_only(), "abortrebuild";
     /// Removes a node whose join is unfinished.
@@ -408,7 +408,7 @@ cluster_commands! {
         = CommandRow::new("cut_links", Scope::Shard, Class::Changes), "cutting links";
     /// How long requests may take.
     SetTimeout {
-        /// As in [`ClusterReport::timeouts`].
+        /// Kind of the timeout, a key of [`ClusterReport::timeouts`].
         kind: String,
         /// Milliseconds.
         millis: u64,

@@ -453,7 +453,7 @@ pub struct PendingReport {
 pub struct RunningReport {
     /// UUID or other unique word.
     pub id: String,
-    /// As nodetool prints it: `Compaction`, `Major compaction`, ….
+    /// Kind, as nodetool prints it: `Compaction`, `Major compaction`, ….
     pub kind: String,
     /// Inputs.
     #[serde(default)]

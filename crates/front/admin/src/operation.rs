@@ -20,7 +20,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// As HTTP writes it.
+    /// Returns the name in HTTP.
     pub const fn name(self) -> &'static str {
         match self {
             Method::Get => "GET",

@@ -1,7 +1,7 @@
 //! Prometheus' text form, version 0.0.4.
 //!
-//! Names are stable. What a dashboard for Scylla knows by name and means the same thing has that
-//! name (`scylla_…`), the rest is `helenus_…`. Units are in the name. Series of tables are summed
+//! Names are stable. A metric that means the same as one of Scylla's dashboards has its name
+//! (`scylla_…`), the others are `helenus_…`. Units are in the name. Series of tables are summed
 //! over shards and bounded, so that a scrape stays small; `docs/user/metrics.md` is the list.
 
 use std::collections::BTreeMap;

@@ -86,8 +86,8 @@ pub enum AdminRequest {
     /// Estimates over this shard's SSTables for these ranges: first token exclusive, second
     /// inclusive (`Token::MIN`: the end of the ring). Covers tables in replicated keyspaces.
     Estimates(Vec<(Token, Token)>),
-    /// Tokens of some of the keys that the SSTables of this shard have, within the ranges that this
-    /// node has first. Of tables in keyspaces that are replicated.
+    /// Tokens of some of the keys that the SSTables of this shard have, within the primary ranges
+    /// of this node. Covers tables in replicated keyspaces.
     KeySamples,
     /// This shard's part in the cluster.
     Cluster,
@@ -95,9 +95,9 @@ pub enum AdminRequest {
     Command(ClusterCommand),
     /// About repairs: to shard 0.
     Repair(RepairCommand),
-    /// Tell of the node's parts in repairs, its own and those of others. To shard 0.
+    /// Report the node's parts in repairs, its own and those of others. To shard 0.
     Participations,
-    /// Switch the repairs that begin by themselves, or none (`None`), and tell how they stand.
+    /// Switch automatic repairs on or off, or neither (`None`), and report their state.
     AutoRepair(Option<bool>),
     /// Summarise repairs of tables. Sent to all shards; only shard 0 knows when ranges were
     /// repaired.

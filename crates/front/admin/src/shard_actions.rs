@@ -74,7 +74,7 @@ pub trait ShardActions {
     fn cached_credentials(&self) -> BTreeSet<String> {
         BTreeSet::new()
     }
-    /// Forgets that it did, of one role or of all; whether there was anything.
+    /// Removes cached verifications of one role or of all. Returns true if there were any.
     fn forget_credentials(&self, _role: Option<&str>) -> bool {
         false
     }

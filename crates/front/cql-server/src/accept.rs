@@ -1,10 +1,11 @@
-//! Connections on their way in: ports, limits on how many, which shard gets one, TLS handshakes.
+//! Accepts connections: ports, connection limits, placement on shards, TLS handshakes.
 //!
-//! Owns: the listeners and their pause, the counts by client address, which connections are encrypted. The shard
-//! that serves a connection shakes hands with it, in a scheduling group of few shares: a storm of handshakes does not
-//! stall requests. Never: what a connection says
-//! ([`crate::connection`]). Where connections are counted: a connection counts for its shard (the
-//! mesh) from when it was placed, and for its client's address on shard 0, which accepts it.
+//! Owns: the listeners and their pause, the counts by client address, which connections are encrypted. The shard that
+//! serves a connection performs its handshake, in a scheduling group of few shares: a storm of handshakes does not
+//! stall requests. Never: what a connection says ([`crate::connection`]).
+//!
+//! Counts: a connection counts for its shard (in the mesh) once it is placed. For its client's address it counts on
+//! shard 0, which accepts it.
 
 use crate::connection::Connection;
 use crate::driver;
@@ -19,28 +20,30 @@ use std::time::Duration;
 use stdx::{IoError, ShardId};
 use tls::PeerCertificate;
 
-/// Between two looks whether a shard that is paused has come to rest.
+/// How often [`CqlServer::pause`] checks whether the ports and connections are closed.
 const PAUSE_LOOK: Duration = Duration::from_millis(5);
 
-/// How long a client may take for its handshake, and, where all must speak TLS, until it begins.
+/// Time limit of a handshake. Where TLS is required, also the time limit until the client begins
+/// it.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl CqlServer {
-    /// As [`CqlServer::listen_on`], for connections in the clear of any driver.
+    /// Like [`CqlServer::listen_on`], for connections in the clear of any driver.
     #[cfg(test)]
     pub(crate) async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
         let encryption = PortEncryption::Plain;
         self.listen_on(address, Port { placement: Placement::Balanced, encryption }).await
     }
 
-    /// Uses keys and settings for the handshakes of connections that are accepted from now on by this shard.
+    /// Sets keys and settings for the handshakes of connections that this shard accepts from now
+    /// on.
     pub fn set_tls(&self, tls: TlsServer, limits: CertificateLimits) {
         *self.inner.tls.borrow_mut() = Some((tls, limits));
     }
 
-    /// Listens for the connections of a port. To be called on one shard only. Returns the address, with the port
-    /// chosen when 0 was asked for. Connections that may be encrypted are closed until [`CqlServer::set_tls`] was
-    /// called.
+    /// Listens for the connections of a port. To be called on one shard only. Returns the address,
+    /// with the port chosen when 0 was asked for. Before [`CqlServer::set_tls`] is called,
+    /// connections that may be encrypted are closed.
     ///
     /// # Errors
     /// The address cannot be listened on.
@@ -70,7 +73,7 @@ impl CqlServer {
                         if error.kind == stdx::IoErrorKind::Stopping {
                             break;
                         }
-                        // Out of descriptors, say: keep those that are there, try again.
+                        // For example out of descriptors: keep the open connections and retry.
                         tracing::warn!(%error, "a connection could not be accepted");
                         rt.sleep(accept_error_pause).await;
                         accept_error_pause = (accept_error_pause * 2).min(Duration::from_secs(1));
@@ -83,7 +86,7 @@ impl CqlServer {
         Ok(local)
     }
 
-    /// Hands an accepted connection to its shard, or closes it where a limit says so.
+    /// Hands an accepted connection to its shard, or closes it if a limit is reached.
     fn place(&self, conn: Stream, port: Port) {
         let server = &self.inner;
         let peer = conn.peer_addr();
@@ -133,7 +136,7 @@ impl CqlServer {
         let _ = server.gate.spawn(&server.rt, Group::Admin, "hand-over", task);
     }
 
-    /// How connections of a port begin now.
+    /// Returns how new connections of a port begin; `None` without TLS.
     fn beginning(&self, encryption: PortEncryption) -> Result<Option<TlsBeginning>, NoKeys> {
         let plain = match encryption {
             PortEncryption::Plain => return Ok(None),
@@ -150,7 +153,7 @@ impl CqlServer {
         self.serve_counted(conn, None);
     }
 
-    /// Serves a connection that was counted, after its handshake where TLS is spoken.
+    /// Serves a connection that was counted, after its handshake where TLS is enabled.
     pub(crate) fn serve_counted(&self, conn: Stream, beginning: Option<TlsBeginning>) {
         let Some(beginning) = beginning else {
             return self.serve_accepted(Accepted { stream: conn, received: Vec::new() });
@@ -164,7 +167,7 @@ impl CqlServer {
                 Ok(accepted) => this.serve_accepted(accepted),
                 Err(error) => {
                     this.inner.counters.failed_handshakes.inc();
-                    // As Cassandra's, at a level that a scan of ports does not fill the log with.
+                    // At debug level, like Cassandra: a port scan must not fill the log.
                     tracing::debug!(%peer, %error, "TLS handshake of a client failed");
                     this.inner.mesh.closed(this.inner.rt.shard());
                     this.inner.connection_ended(peer.ip()).await;
@@ -193,8 +196,8 @@ impl CqlServer {
         }
     }
 
-    /// As [`CqlServer::stop`], and the shard's ports are closed, until [`CqlServer::resume`]. Also
-    /// waits for the requests that run.
+    /// Stops like [`CqlServer::stop`] and closes the shard's ports, until [`CqlServer::resume`].
+    /// Also waits for running requests.
     pub async fn pause(&self) {
         self.end_connections();
         let server = &self.inner;
@@ -205,17 +208,17 @@ impl CqlServer {
         }
     }
 
-    /// Takes connections again. To be called on all shards before one of them listens.
+    /// Accepts connections again. To be called on all shards before one of them listens.
     pub fn resume(&self) {
         self.inner.query.resume();
     }
 }
 
-/// A port is encrypted, and no keys were set.
+/// Error: a port is encrypted, and no keys were set.
 struct NoKeys;
 
 impl Server {
-    /// Reads the first bytes of a connection and does what they begin.
+    /// Reads the first bytes of a connection and performs the handshake if they begin one.
     async fn shake_hands(
         &self,
         conn: Stream,
@@ -244,7 +247,7 @@ impl Server {
         Ok(accepted)
     }
 
-    /// Refuses a client's certificate that is valid for too long; names one that ends soon.
+    /// Rejects a client's certificate that is valid for too long; logs one that ends soon.
     fn check_certificate(
         &self,
         conn: &Stream,
@@ -289,7 +292,7 @@ impl Server {
             self.forget_ip(ip);
         } else {
             let call = self.mesh.calls.call(&self.rt, ShardId(0), ServerRequest::Closed(ip));
-            // A full ring leaves the count too high until a restart; better than no limit.
+            // A full ring leaves the count too high until a restart; that is better than no limit.
             if call.await.is_err() {
                 tracing::debug!(%ip, "the end of a connection could not be counted");
             }
@@ -297,13 +300,13 @@ impl Server {
     }
 }
 
-/// Why a connection of a client gets no handshake.
+/// Error of a client's connection that gets no handshake.
 fn refused(peer: SocketAddr, detail: &str) -> IoError {
     let (kind, path) = (stdx::IoErrorKind::Stopping, peer.to_string());
     IoError { kind, operation: "TLS handshake", path, detail: detail.to_owned() }
 }
 
-/// A port of the shard that is listened on, counted until it is dropped.
+/// Guard of a listening port of the shard: the port is counted until it is dropped.
 struct Listening(Rc<Server>);
 
 impl Listening {
@@ -319,7 +322,7 @@ impl Drop for Listening {
     }
 }
 
-/// The first future's output, or `None` when the second is done before.
+/// Returns the first future's output, or `None` if the second completes before.
 async fn first_of<A: Future, B: Future>(first: A, second: B) -> Option<A::Output> {
     let mut first = std::pin::pin!(first);
     let mut second = std::pin::pin!(second);

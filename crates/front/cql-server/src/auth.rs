@@ -1,8 +1,8 @@
-//! Who a client is: SASL PLAIN against the roles of the cluster snapshot.
+//! Authentication of clients: SASL PLAIN against the roles of the cluster snapshot.
 //!
-//! Owns the decoding of credentials, with Cassandra's words for what is wrong with them, and the
-//! cache of verified passwords. Never keeps a password: the cache holds an MD5 of it with the
-//! stored hash, which is worthless without the process's random salt.
+//! Owns: the decoding of credentials, with Cassandra's error messages, and the cache of verified
+//! passwords. Never stores a password: the cache holds an MD5 of it with the stored hash, which is
+//! worthless without the process's random salt.
 
 use md5::{Digest, Md5};
 use std::cell::{Cell, RefCell};
@@ -13,14 +13,14 @@ use stdx::{FixedMap, Instant};
 /// The class name that AUTHENTICATE carries; drivers compare it.
 pub(crate) const AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
-/// What a client claims to be.
+/// Credentials that a client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
-/// Takes a SASL PLAIN token apart: `[authorisation id] NUL user NUL password`.
+/// Decodes a SASL PLAIN token: `[authorisation id] NUL user NUL password`.
 ///
 /// # Errors
 /// Cassandra's message, to be sent as bad credentials.
@@ -48,21 +48,21 @@ pub(crate) fn decode_plain(token: &[u8]) -> Result<Credentials, String> {
     }
 }
 
-/// What a failed login is told.
+/// Error message of a failed login.
 pub(crate) fn incorrect(user: &str) -> String {
     format!("Provided username {user} and/or password are incorrect")
 }
 
-/// Passwords that were verified lately.
+/// Cache of recently verified passwords.
 pub(crate) struct CredentialsCache {
     salt: [u8; 16],
     validity: Cell<Duration>,
-    /// Above it the cache is emptied, which costs some hashing.
+    /// A full cache is emptied, which costs some hashing.
     entries_max: Cell<usize>,
     entries: RefCell<FixedMap<[u8; 16], Verified>>,
 }
 
-/// When a password was verified, and whose.
+/// Time and user of a password verification.
 struct Verified {
     at: Instant,
     user: String,
@@ -78,12 +78,12 @@ impl CredentialsCache {
         }
     }
 
-    /// Changes for how long a password counts as verified, those that are remembered included.
+    /// Changes how long a password counts as verified; applies to cached ones too.
     pub(crate) fn set_validity(&self, validity: Duration) {
         self.validity.set(validity);
     }
 
-    /// Changes how many passwords are remembered at most.
+    /// Changes how many passwords are cached at most.
     pub(crate) fn set_entries_max(&self, entries_max: usize) {
         self.entries_max.set(entries_max);
         if self.entries.borrow().len() > entries_max {
@@ -103,7 +103,7 @@ impl CredentialsCache {
             .into()
     }
 
-    /// Whether this password was verified against this stored hash lately.
+    /// Returns true if this password was recently verified against this stored hash.
     pub(crate) fn knows(&self, credentials: &Credentials, hash: &str, now: Instant) -> bool {
         let entries = self.entries.borrow();
         entries
@@ -111,7 +111,7 @@ impl CredentialsCache {
             .is_some_and(|verified| now.since(verified.at) < self.validity.get())
     }
 
-    /// Remembers that it is right.
+    /// Caches the credentials as verified.
     pub(crate) fn remember(&self, credentials: &Credentials, hash: &str, now: Instant) {
         let mut entries = self.entries.borrow_mut();
         if entries.len() >= self.entries_max.get() {
@@ -124,7 +124,7 @@ impl CredentialsCache {
         entries.insert(self.key(credentials, hash), verified);
     }
 
-    /// Whose passwords need not be verified at the next login, in order.
+    /// Returns the users whose passwords need no verification at the next login, in order.
     pub(crate) fn users(&self, now: Instant) -> BTreeSet<String> {
         let entries = self.entries.borrow();
         let valid =
@@ -132,7 +132,7 @@ impl CredentialsCache {
         valid.map(|verified| verified.user.clone()).collect()
     }
 
-    /// Forgets what was verified, of this user or of all; whether there was anything.
+    /// Removes the verified passwords of one user or of all. Returns true if one was still valid.
     pub(crate) fn forget(&self, user: Option<&str>, now: Instant) -> bool {
         let mut found = false;
         self.entries.borrow_mut().retain(|_, verified| {

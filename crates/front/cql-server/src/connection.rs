@@ -1,12 +1,12 @@
 //! One connection without its socket: request bytes in, response bytes out.
 //!
-//! Owns: the handshake, the order of things within a turn, the limits of one connection. Never
-//! reads or writes a socket (that is [`crate::driver`]) and never decides what a statement means
-//! (that is [`query`]).
+//! Owns: the handshake, the order of steps within a turn, the limits of one connection. Never reads
+//! or writes a socket (that is [`crate::driver`]) and never interprets a statement (that is
+//! [`query`]).
 //!
-//! A turn: 1. requests that were woken go on; 2. every whole frame that arrived is run once in
-//! place, and kept if it has to wait; 3. what was written locally is committed, once for all;
-//! 4. answers and events are put into the output.
+//! A turn: 1. woken requests continue; 2. every complete frame that arrived is run once in place,
+//! and kept if it has to wait; 3. local writes are committed, once for all of them; 4. answers and
+//! events are appended to the output.
 //!
 //! INV-connection-1: the answer of a write is in the output only after a commit that followed it.
 //! INV-connection-2: whatever bytes arrive, only this connection is affected.
@@ -35,22 +35,22 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use stdx::Instant;
 
-/// Capacity above which a buffer is given back after use.
+/// A buffer with more capacity is freed after use.
 const KEEP_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of an incomplete frame that a connection may have however little memory is left.
+/// Bytes of an incomplete frame that a connection may hold however little memory is left.
 const PARTIAL_BYTES_FREE: usize = 64 << 10;
 /// The plan of a shorter text is not counted: the request itself is.
 const PLANNED_TEXT_BYTES: usize = 1024;
-/// Frames that a turn takes between two looks whether others wait for the shard.
+/// Frames that a turn runs between two checks whether a yield is due.
 const FRAMES_PER_LOOK: u32 = 32;
-/// A frame of so many bytes is followed by such a look.
+/// A frame of this size is followed by such a check.
 const LONG_FRAME_BYTES: usize = 4 << 10;
 
-/// How far a request got at once.
+/// Outcome of a request's first run.
 type Step = query::Step<Vec<u8>>;
 
-/// A request that waits; gives its finished answer frames.
+/// A waiting request; returns its finished answer frames.
 type Waiting = query::Waiting<Vec<u8>>;
 
 /// A request that was begun.
@@ -63,7 +63,7 @@ struct Taken<'r> {
 /// A local write that was applied and waits for the turn's commit.
 struct Held {
     stream: i16,
-    /// Tables that it is of, for its latency.
+    /// Tables that it writes, for its latency.
     touched: Touched,
     write: HeldWrite,
 }
@@ -73,14 +73,14 @@ struct Held {
 pub struct Connection {
     core: Core,
     decoder: FrameDecoder,
-    /// Received, not yet decoded.
+    /// Received bytes that are not decoded yet.
     input: Vec<u8>,
 }
 
 /// Everything but the decoder, so that a request may borrow from the decoder while it runs.
 struct Core {
     server: Rc<Server>,
-    /// Executes its statements.
+    /// Executes the statements of this connection.
     query: Rc<Executor>,
     /// The session, and the stream of the request that is begun.
     sink: FrameSink,
@@ -90,32 +90,32 @@ struct Core {
     output: Vec<u8>,
     pending: Pending,
     held: Vec<Held>,
-    /// What `held` are, in their order, while commits have to wait; else empty.
+    /// Tasks of `held`, in the same order, while commits have to wait; else empty.
     held_tasks: Vec<Task>,
-    /// STARTUP was accepted: what the decoder must be told.
+    /// Set once STARTUP was accepted: the version and compression for the decoder.
     started: Option<(ProtocolVersion, Option<Compression>)>,
     segmented: bool,
-    /// Nothing more is taken; what is running is finished.
+    /// No more requests are accepted; running ones are completed.
     closing: bool,
-    /// When the turn began that takes frames.
+    /// When the current turn began.
     turn_began: Instant,
-    /// When the bytes came that it takes.
+    /// When the bytes that it decodes arrived.
     arrived: Instant,
-    /// Whole frames may be left of the turn before.
+    /// Complete frames may be left over from the turn before.
     has_left: bool,
-    /// What the connection has of the shard's account.
+    /// Memory of the connection that is charged to the shard's account.
     held_bytes: Charge,
     /// Measured requests that arrived and ended in this turn.
     ended: Ended,
 }
 
 impl Connection {
-    /// A new connection of this shard from `peer`, in the clear.
+    /// Creates a connection of this shard from `peer`, in the clear.
     pub fn new(server: &CqlServer, peer: SocketAddr) -> Connection {
         Connection::encrypted(server, peer, None)
     }
 
-    /// A new connection of this shard from `peer`, with what was agreed on in its handshake.
+    /// Creates a connection of this shard from `peer`, with the result of its TLS handshake.
     pub fn encrypted(server: &CqlServer, peer: SocketAddr, tls: Option<TlsInfo>) -> Connection {
         let server = server.inner().clone();
         let session = server.open_session(peer, tls);
@@ -160,17 +160,18 @@ impl Connection {
         }
     }
 
-    /// Whether more bytes are of use: false while answers wait to be written, after an error that
-    /// ends the connection, and while frames are left because too much is unanswered.
+    /// Returns true if the connection can use more bytes. False while answers wait to be written,
+    /// after an error that ends the connection, and while frames are left because too much is
+    /// unanswered.
     pub fn wants_input(&self) -> bool {
         !self.core.closing && self.core.output.is_empty() && !self.core.has_left
     }
 
-    /// Updates what the connection holds in the account: input, answers, and `unsent` bytes of
-    /// answers that were taken out to be written.
+    /// Updates the memory charged to the account: input, answers, and `unsent` bytes of answers
+    /// that were taken out to be written.
     pub(crate) fn hold(&self, unsent: usize) {
         let core = &self.core;
-        // What is empty is kept for reuse, and small.
+        // Empty buffers are kept for reuse; they are small.
         let of = |buffer: &Vec<u8>| if buffer.is_empty() { 0 } else { buffer.capacity() };
         let answers = of(&core.frames) + of(&core.output) + unsent;
         core.held_bytes.set(of(&self.input) + self.decoder.held_bytes() + answers);
@@ -178,14 +179,15 @@ impl Connection {
         core.server.counters.memory.set(i64::try_from(used).unwrap_or(i64::MAX));
     }
 
-    /// Whether the beginning of a frame has arrived whose rest the client still has to send.
+    /// Returns true if a frame is incomplete and the client still has to send the rest.
     pub(crate) fn awaits_rest(&self) -> bool {
         self.wants_input() && (!self.input.is_empty() || self.decoder.is_within_frame())
     }
 
-    /// Refuses the frame that is incomplete where the memory for requests is used up: its bytes are skipped as
-    /// they come, and OVERLOADED is answered on its stream. What cannot be refused yet takes no more than a
-    /// segment and one read. Served is, as in [`Server::refuses`], what is larger than all the memory but alone.
+    /// Rejects the incomplete frame if the memory for requests is used up. Its bytes are skipped as
+    /// they arrive, and OVERLOADED is answered on its stream. A frame that cannot be rejected yet
+    /// takes no more than a segment and one read. As in [`Server::refuses`], a frame that is larger
+    /// than all the memory is served while it is the only one.
     pub(crate) fn refuse_overfilling(&mut self) {
         let account = &self.core.query.account;
         let held = self.input.len() + self.decoder.held_bytes();
@@ -198,22 +200,22 @@ impl Connection {
         }
     }
 
-    /// Nothing will happen any more: all answers are out, close the socket.
+    /// Returns true if all answers were sent and nothing more will happen: close the socket.
     pub fn is_finished(&self) -> bool {
         self.core.closing && self.core.pending.len() == 0 && self.core.output.is_empty()
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub fn in_flight(&self) -> usize {
         self.core.pending.len()
     }
 
-    /// Bytes for the client.
+    /// Bytes to send to the client.
     pub fn output(&self) -> &[u8] {
         &self.core.output
     }
 
-    /// The first `written` bytes of the output were sent.
+    /// Discards the first `written` bytes of the output: they were sent.
     pub fn consume_output(&mut self, written: usize) {
         let output = &mut self.core.output;
         if written >= output.len() {
@@ -226,12 +228,12 @@ impl Connection {
         }
     }
 
-    /// Takes the output to be written elsewhere.
+    /// Takes the output, to be written by the caller.
     pub(crate) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.core.output)
     }
 
-    /// Gives the memory of a written output back.
+    /// Reuses the memory of a written output.
     pub(crate) fn recycle_output(&mut self, mut written: Vec<u8>) {
         written.clear();
         if self.core.output.is_empty() && written.capacity() <= KEEP_BYTES_MAX {
@@ -239,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Does everything that can be done now. Bytes may be in the output afterwards.
+    /// Runs one turn: does everything that can be done now. The output may hold bytes afterwards.
     pub fn turn(&mut self, cx: &mut Context<'_>) {
         self.core.sink.session.set_waker(cx.waker());
         self.poll_pending(cx);
@@ -253,7 +255,7 @@ impl Connection {
         }
     }
 
-    /// Lets requests that were woken go on; their answers stay inside until the next turn.
+    /// Polls woken requests; their answers are put into the output by the next turn.
     pub(crate) fn poll_pending(&mut self, cx: &mut Context<'_>) {
         let core = &mut self.core;
         let (server, session, frames) = (&core.server, &core.sink.session, &mut core.frames);
@@ -295,7 +297,7 @@ impl Connection {
                 Err(error) => self.core.take_frame_error(&error),
             }
             if let Some((version, compression)) = self.core.started.take() {
-                // READY or AUTHENTICATE still goes out in the old framing.
+                // READY or AUTHENTICATE is still sent in the old framing.
                 self.core.flush();
                 if self.decoder.start(version, compression).is_err() {
                     self.core.closing = true;
@@ -317,8 +319,8 @@ impl Connection {
         self.core.has_left = (yields || !self.core.has_room()) && !self.input.is_empty();
         let has_answers = !(self.core.frames.is_empty() && self.core.output.is_empty());
         if self.core.has_left && (yields || has_answers) {
-            // Frames are left: come back when the output is written, or others had their turn. Where
-            // requests are waited for, the end of one wakes the task.
+            // Frames are left: come back when the output is written, or after other tasks ran.
+            // Where requests are waited for, the end of one wakes the task.
             cx.waker().wake_by_ref();
         }
     }
@@ -332,7 +334,7 @@ impl Drop for Connection {
     }
 }
 
-/// Bytes that a request of so many is charged while it waits: with its plan, where that is worth counting.
+/// Bytes that a waiting request is charged; includes its plan where that is worth counting.
 fn weight(request: &Request<'_>, bytes: usize) -> usize {
     if bytes < PLANNED_TEXT_BYTES {
         return bytes;
@@ -351,14 +353,14 @@ fn weight(request: &Request<'_>, bytes: usize) -> usize {
     bytes.saturating_add(of_plans)
 }
 
-/// A request that waited ended.
+/// Removes a completed request from the list of waiting ones.
 fn end_running(server: &Server, session: &Session, stream: i16) {
     if let Some(buffer) = session.running.end(stream).and_then(Task::into_buffer) {
         server.query.recycle(buffer);
     }
 }
 
-/// Puts the frames of an ended request behind those that are there.
+/// Appends the frames of a completed request to the finished ones.
 fn append_answer(server: &Server, frames: &mut Vec<u8>, mut answer: Vec<u8>) {
     if frames.is_empty() {
         std::mem::swap(frames, &mut answer);
@@ -369,8 +371,8 @@ fn append_answer(server: &Server, frames: &mut Vec<u8>, mut answer: Vec<u8>) {
 }
 
 impl Core {
-    /// Whether another frame may be run before the answers so far are written, and those that are
-    /// expected of requests that wait.
+    /// Returns true if another frame may be run before the answers so far, and the expected answers
+    /// of waiting requests, are written.
     fn has_room(&self) -> bool {
         let unanswered = self.frames.len() + self.output.len() + self.pending.expects();
         let most = self.server.settings.output_bytes_max;
@@ -393,11 +395,11 @@ impl Core {
         self.sink.stream = header.stream;
         let mut ticket = Ticket { connection: self.sink.session.id, trace: None, watch: None };
         if self.sink.session.stage.get() == Stage::Established {
-            // Errors before STARTUP are told in the client's version.
+            // Errors before STARTUP are encoded in the client's version.
             self.sink.session.client.negotiated.set(cql_wire::Negotiated::plain(header.version));
         }
         if self.pending.len() > 0 && self.sink.session.running.has(header.stream) {
-            // Two answers could not be told apart.
+            // The client could not distinguish the two answers.
             let failure = Failure::protocol(format!(
                 "stream {} is in use by a request that was not answered yet",
                 header.stream
@@ -406,7 +408,7 @@ impl Core {
             self.closing = true;
             return;
         }
-        // Of a request that failed before it began.
+        // Discard the latency sample of a request that failed before execution.
         self.query.latencies.take();
         let request = self.check_stage(header.opcode, header.version).and_then(|()| {
             Ok(RequestFrame::decode(frame, self.sink.session.client.negotiated.get())?)
@@ -429,8 +431,8 @@ impl Core {
     }
 
     /// Makes a traced request write its trace before its answer, whichever way it ended:
-    /// INV-trace-1, a tracing id in an answer has its session. `answered` is where the answer of a
-    /// request that did not wait begins in `frames`.
+    /// INV-trace-1. `answered` is the offset in `frames` at which the answer of a request that did
+    /// not wait begins.
     #[cold]
     fn traced(&mut self, step: Result<Step>, ticket: &Ticket, answered: usize) -> Result<Step> {
         let Some(trace) = ticket.trace.clone() else { return step };
@@ -438,7 +440,7 @@ impl Core {
         let ticket = ticket.clone();
         let at_once = self.frames.split_off(answered.min(self.frames.len()));
         let (future, failure) = match step {
-            // Writes wait for their commit with others; those that are traced never do.
+            // Writes wait for their commit with others; traced writes never do.
             Ok(Step::Held(held)) => return Ok(Step::Held(held)),
             Ok(Step::Done) => (None, None),
             Ok(Step::Waits(future)) => (Some(future), None),
@@ -463,7 +465,7 @@ impl Core {
         })))
     }
 
-    /// Keeps what a request still waits for.
+    /// Enqueues a request that has to wait.
     fn take_step(&mut self, step: Step, taken: Taken<'_>, cx: &mut Context<'_>) {
         let Taken { request, stream, bytes } = taken;
         match step {
@@ -494,7 +496,7 @@ impl Core {
         }
     }
 
-    /// A request of this turn.
+    /// Describes a request of this turn that has to wait.
     fn running(&self, task: Task) -> Running {
         Running { task, arrived: self.arrived, began: self.turn_began }
     }
@@ -516,7 +518,7 @@ impl Core {
         }
     }
 
-    /// Measures what arrived and ended in this turn.
+    /// Records the latency of requests that arrived and completed in this turn.
     fn record_ended(&mut self) {
         if !self.ended.is_empty() {
             let ended = std::mem::take(&mut self.ended);
@@ -585,7 +587,8 @@ impl Core {
         }
     }
 
-    /// Admits a statement of so many bytes, and says by what it is traced and limited.
+    /// Admits a statement of this size; sets its trace and the watch of its permissions in the
+    /// ticket.
     #[inline]
     fn begin_statement(
         &self,
@@ -609,7 +612,7 @@ impl Core {
         Ok(())
     }
 
-    /// What a statement runs in.
+    /// The execution context of a statement.
     #[inline]
     fn cx<'a>(&'a mut self, ticket: &'a Ticket) -> Cx<'a, FrameSink> {
         Cx { executor: &self.query, sink: &self.sink, ticket, out: &mut self.frames }
@@ -626,7 +629,7 @@ impl Core {
         self.sink.session.respond(&mut self.frames, &about, opcode, write)
     }
 
-    /// Refuses a request where accepting it could make memory grow.
+    /// Rejects a request whose acceptance could make memory grow beyond the limits.
     fn admit(&self, bytes: usize) -> Result<()> {
         let settings = &self.server.settings;
         if self.query.is_draining() {
@@ -744,7 +747,7 @@ impl Core {
         })))
     }
 
-    /// Commits what this turn applied and answers it; keeps the commit when it has to wait.
+    /// Commits the writes of this turn and answers them; enqueues the commit if it has to wait.
     fn commit_held(&mut self, cx: &mut Context<'_>) {
         if self.held.is_empty() {
             return;
@@ -793,16 +796,16 @@ impl Core {
             }
             out
         });
-        // Its answer comes out of a turn either way.
+        // A later turn or this one appends its answer.
         let _ = self
             .start(Entry { stream: None, count, bytes: 0, expects: 0, timing: None, future }, cx);
     }
 
-    /// Notes writes whose commit has to wait.
+    /// Records writes whose commit has to wait.
     fn begin_held(&mut self, held: &[Held]) {
         let mut tasks = std::mem::take(&mut self.held_tasks);
         if tasks.len() != held.len() {
-            // Commits wait since now: the first of them are not described.
+            // Commits began to wait in this turn: the first writes have no description.
             tasks.clear();
             tasks.resize_with(held.len(), || Task::Unknown);
         }
@@ -860,7 +863,7 @@ fn answer_held(
             }
         }
         Err(error) => {
-            // One log line for all of them.
+            // One log line for all writes of the commit.
             let id = query.log_failure("write", &error);
             for Held { stream, write, .. } in held.drain(..) {
                 let HeldWrite { ticket, consistency, write_type, .. } = write;

@@ -1,4 +1,4 @@
-//! Virtual tables about connections: `system_views.clients` and `system_views.queries`, asked of all shards.
+//! Virtual tables about connections: `system_views.clients` and `system_views.queries`, collected from all shards.
 
 use crate::mesh::{ClientInfo, QueryInfo, ServerReply, ServerRequest};
 use crate::server::Server;
@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use stdx::{ShardId, TimestampMicros};
 
-/// Rows about connections, and whatever rows the node has beside.
+/// Rows about connections, and the rows of the node's other virtual tables.
 pub(crate) struct ConnectionTables {
     server: RefCell<Weak<Server>>,
     others: Rc<dyn VirtualSource>,
@@ -55,13 +55,13 @@ async fn client_rows(server: Rc<Server>, table: &Table) -> Vec<VirtualRow> {
 }
 
 async fn query_rows(server: Rc<Server>, table: &Table) -> Vec<VirtualRow> {
-    // The statement that reads the table is in it, as in Cassandra: it waits for a task.
+    // As in Cassandra, the result includes the statement that reads the table: it waits for a task.
     let asked = running_queries(server.clone());
     let queries = server.query.to_its_end("queries", asked).await.unwrap_or_default();
     let rows: std::result::Result<Vec<_>, _> =
         queries.iter().map(|q| query_row(table, q)).collect();
     rows.unwrap_or_else(|error| {
-        // What cannot be built is a mistake in the built-in definition.
+        // A row that cannot be built is a mistake in the built-in definition.
         tracing::error!(%error, table = &*table.name, "virtual table has no rows");
         Vec::new()
     })
@@ -72,7 +72,7 @@ fn other_shards(server: &Server) -> impl Iterator<Item = ShardId> + use<> {
     (0..server.rt.shard_count()).map(ShardId).filter(move |shard| *shard != own)
 }
 
-/// The statements that run on all shards.
+/// Lists the running statements of all shards.
 async fn running_queries(server: Rc<Server>) -> Result<Vec<QueryInfo>> {
     let mut queries = server.queries();
     for shard in other_shards(&server) {

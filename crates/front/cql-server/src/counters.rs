@@ -1,11 +1,11 @@
-//! What the server of one shard counts of its connections, under the names that are exported.
+//! Metrics of one shard's server about its connections, under the exported names.
 
-/// What is counted; names as exported.
+/// Counters, gauges and stages of one shard's server.
 pub(crate) struct Counters {
     pub(crate) requests: telemetry::Counter,
     pub(crate) protocol_errors: telemetry::Counter,
     pub(crate) auth_failures: telemetry::Counter,
-    /// Logins that are verified.
+    /// Logins under verification.
     pub(crate) auth_stage: telemetry::Stage,
     pub(crate) bytes_received: telemetry::Counter,
     pub(crate) bytes_sent: telemetry::Counter,
@@ -14,12 +14,12 @@ pub(crate) struct Counters {
     pub(crate) handshakes: telemetry::Counter,
     pub(crate) failed_handshakes: telemetry::Counter,
     pub(crate) expiring_certificates: telemetry::Counter,
-    /// Connections that were closed as their clients did not read.
+    /// Connections closed because their clients did not read.
     pub(crate) stalled: telemetry::Counter,
     pub(crate) acknowledged: telemetry::Counter,
     pub(crate) connections: telemetry::Gauge,
     pub(crate) waiting: telemetry::Gauge,
-    /// What the shard's account has.
+    /// Bytes charged to the shard's account.
     pub(crate) memory: telemetry::Gauge,
 }
 

@@ -1,8 +1,8 @@
-//! A connection's socket: reads, turns, writes.
+//! Socket of a connection: reads, turns, writes.
 //!
-//! A client that does not read its answers is not read from, and none of its further frames is run; its requests
-//! that run go on, and their answers wait. What it holds is in the shard's account. It is closed when it reads
-//! nothing for a minute, or for some seconds while memory is short.
+//! A client that does not read its answers is not read from, and none of its further frames is run. Its running
+//! requests continue, and their answers wait. The memory that it holds is charged to the shard's account. The
+//! connection is closed when the client reads nothing for a minute, or for some seconds while memory is short.
 
 use crate::connection::Connection;
 use crate::server::Server;
@@ -16,11 +16,11 @@ use stdx::IoError;
 
 /// Most bytes of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
-/// A client that takes nothing of what is written to it for so long is gone.
+/// A client that accepts no bytes for this long counts as gone.
 const WRITE_STALL: Duration = Duration::from_secs(60);
 /// The same while more than half of the memory for requests is used.
 const WRITE_STALL_PRESSED: Duration = Duration::from_secs(5);
-/// How often it is looked which of the two it is.
+/// How often a waiting write checks which of the two limits applies.
 const WRITE_STALL_LOOK: Duration = Duration::from_secs(1);
 
 enum Event {
@@ -29,7 +29,7 @@ enum Event {
     Finished,
 }
 
-/// Serves one connection until it ends; `received` was read of it already.
+/// Serves one connection until it ends; `received` holds the bytes already read from it.
 pub(crate) async fn serve(
     server: Rc<Server>,
     mut connection: Connection,
@@ -82,11 +82,12 @@ async fn run(
     }
 }
 
-/// Turns the connection until there is something to write or new bytes came.
+/// Turns the connection until there is output or new bytes arrived.
 ///
-/// Before it waits for the rest of a request it acknowledges what it has of it: a client that has Nagle's algorithm
-/// on and writes a request in pieces (Python's driver: of 4 KiB) sends the next piece when the one before was
-/// acknowledged, which the kernel does 40 ms later. Whole requests cost no system call for this.
+/// Acknowledges the part of a request that has arrived before it waits for the rest. A client with
+/// Nagle's algorithm that writes a request in pieces (Python's driver: of 4 KiB) sends a piece only
+/// when the one before was acknowledged. The kernel alone acknowledges 40 ms later. Whole requests
+/// cost no system call for this.
 async fn wait_for_event(
     server: &Server,
     connection: &mut Connection,
@@ -124,8 +125,8 @@ async fn write_output(
 ) -> Result<(), IoError> {
     let output = connection.take_output();
     server.counters.bytes_sent.add(output.len() as u64);
-    // In pieces, so that a slow reader is told from one that does not read at all, and that other connections
-    // have their turn: the kernel may take megabytes at once, at a millisecond each.
+    // In pieces, to distinguish a slow reader from one that does not read at all, and to let other
+    // connections run: the kernel may take megabytes at once, at a millisecond each.
     let piece = |from: usize| {
         let rest = output.get(from..).filter(|rest| !rest.is_empty())?;
         Some(rest.get(..READ_BYTES_MAX).unwrap_or(rest))
@@ -140,7 +141,7 @@ async fn write_output(
     Ok(())
 }
 
-/// Writes while the connection's requests go on: they hold what others wait for.
+/// Writes while the connection's requests continue: they hold resources that others wait for.
 ///
 /// # Errors
 /// `Disconnected` also for a client that reads nothing of it for [`WRITE_STALL`], or [`WRITE_STALL_PRESSED`]

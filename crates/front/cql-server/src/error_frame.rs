@@ -10,13 +10,13 @@ use query::{CasFailed, FailedKind, Failure, ReplicasFailed};
 use std::net::SocketAddr;
 use stdx::Uuid;
 
-/// What an ERROR frame says beside the failure.
+/// Fields of an ERROR frame that do not depend on the failure.
 pub(crate) struct ErrorFrame<'f> {
     pub(crate) version: ProtocolVersion,
     pub(crate) stream: i16,
     pub(crate) tracing_id: Option<Uuid>,
     pub(crate) warnings: &'f [&'f str],
-    /// This node's address for other nodes: the replica that failed where only this one was asked.
+    /// This node's address for other nodes; names the failed replica if only this one was asked.
     pub(crate) node: SocketAddr,
 }
 

@@ -1,4 +1,4 @@
-//! Statements that other nodes forward to this shard: admitted as those of clients, answered as a frame that the
+//! Statements that other nodes forward to this shard: admitted like those of clients, answered with a frame that the
 //! other node passes on.
 
 use crate::frame_sink::FrameSink;
@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// Carries out what other nodes forward to this shard from now on.
+/// Executes statements that other nodes forward to this shard from now on.
 pub(crate) fn install(server: &CqlServer) {
     let weak = Rc::downgrade(server.inner());
     let handler = move |statement: ForwardedStatement| -> Pin<Box<dyn Future<Output = _>>> {
@@ -25,7 +25,7 @@ pub(crate) fn install(server: &CqlServer) {
     server.inner().query.coordinator.lwt().serve_forwarded(Rc::new(handler));
 }
 
-/// Gives a request's share of the limits back, also when its task is dropped.
+/// Releases a request's share of the limits, also when its task is dropped.
 struct Entered<'s>(&'s Server, Freed);
 
 impl Drop for Entered<'_> {

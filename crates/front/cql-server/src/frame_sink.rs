@@ -18,7 +18,7 @@ const HAS_MORE_PAGES: u8 = 0x02;
 #[derive(Clone)]
 pub(crate) struct FrameSink {
     pub(crate) session: Rc<Session>,
-    /// Of the request.
+    /// Stream id of the request.
     pub(crate) stream: i16,
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct FramePage<'a> {
     session: &'a Session,
     ticket: &'a Ticket,
     frame: ResponseFrame<'a>,
-    /// Where the body begins.
+    /// Offset of the body.
     body_at: usize,
-    /// Where the count of rows belongs.
+    /// Offset of the row count.
     count_at: usize,
 }
 
@@ -157,8 +157,8 @@ impl ResultSink for FrameSink {
         };
         let nothing = Description::new(Vec::new());
         let metadata_id = *compiled.result().unwrap_or(&nothing).id();
-        // Tells drivers that ask for it to send all of a partition to the same node: proposers that do not meet
-        // cost each other no rounds.
+        // Asks drivers that support it to send all requests of a partition to the same node:
+        // proposers that do not meet cost each other no rounds.
         let mark = cql_wire::scylla::LWT_MARK;
         let prepared = PreparedResponse {
             id: &prepared.id,
@@ -177,7 +177,7 @@ impl ResultSink for FrameSink {
     }
 
     fn forwarded(&self, answer: &mut Vec<u8>, ticket: &Ticket, frame: &[u8]) -> bool {
-        // What this node warns of stands before what that one does.
+        // This node's warnings precede those of the other node.
         let warnings = ticket.warnings();
         let warnings: Vec<&str> = warnings.iter().map(String::as_str).collect();
         let tracing_id = ticket.tracing_id();
@@ -217,7 +217,7 @@ impl ResultPage for FramePage<'_> {
     }
 }
 
-/// Puts the paging state behind the column count, where it belongs.
+/// Inserts the paging state after the column count, where the protocol expects it.
 fn put_paging_state(body: &mut Vec<u8>, body_at: usize, state: &[u8]) {
     let length = i32::try_from(state.len()).unwrap_or(i32::MAX);
     body.extend_from_slice(&length.to_be_bytes());

@@ -2,7 +2,7 @@
 //!
 //! Owns: everything between a client's bytes and [`query`]: the turns of [`Connection`], limits and overload, results
 //! as frames ([`query::ResultSink`]), failures as ERROR frames, events, virtual tables about connections. Never:
-//! parses frames (that is `cql-wire`), executes statements (`query`).
+//! parses frames (`cql-wire`), executes statements (`query`).
 //!
 //! Invariants: see `connection`.
 //!

@@ -1,4 +1,4 @@
-//! What the CQL servers of one node's shards ask each other.
+//! Requests that the CQL servers of one node's shards send each other.
 
 use crate::port::TlsBeginning;
 use query::{ShardCall, ShardCalls};
@@ -11,7 +11,7 @@ use stdx::ShardId;
 
 /// A request to the CQL server of another shard.
 pub(crate) enum ServerRequest {
-    /// Serve this connection from now on, after its handshake where TLS is spoken.
+    /// Serve this connection from now on, after its handshake where TLS is enabled.
     Adopt(MovedStream, Option<TlsBeginning>),
     /// To shard 0: a connection of this address ended.
     Closed(IpAddr),
@@ -24,7 +24,7 @@ pub(crate) enum ServerRequest {
     },
     /// List the connections.
     Clients,
-    /// List the statements that run.
+    /// List the running statements.
     Queries,
     /// About truncations.
     Truncation(truncation::ShardRequest),
@@ -42,55 +42,56 @@ pub(crate) enum ServerReply {
     Truncation(truncation::ShardReply),
 }
 
-/// A statement that runs, as `system_views.queries` shows it.
+/// A running statement, as `system_views.queries` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QueryInfo {
-    /// Cassandra's stage, then shard, number of the connection, stream.
+    /// Cassandra's stage, then shard, connection number, stream.
     pub(crate) thread_id: String,
-    /// From when its bytes came to the turn that ran it.
+    /// Time between the arrival of its bytes and the turn that ran it.
     pub(crate) queued: Duration,
-    /// Since then.
+    /// Time since that turn began.
     pub(crate) running: Duration,
-    /// What it is.
+    /// Description of the request.
     pub(crate) task: String,
 }
 
 /// One connection, as `system_views.clients` shows it.
 #[derive(Clone, Debug)]
 pub struct ClientInfo {
-    /// The client's.
+    /// Address of the client.
     pub address: IpAddr,
-    /// The client's.
+    /// Port of the client.
     pub port: u16,
-    /// What it said in STARTUP.
+    /// Options of its STARTUP.
     pub options: Vec<(String, String)>,
     /// `established`, `authenticating`, `ready`.
     pub stage: &'static str,
-    /// As the driver calls itself.
+    /// Driver name, as the driver sent it.
     pub driver_name: Option<String>,
-    /// As the driver says.
+    /// Driver version, as the driver sent it.
     pub driver_version: Option<String>,
-    /// Of its last USE.
+    /// Keyspace of its last USE.
     pub keyspace: Option<String>,
-    /// Of the native protocol.
+    /// Version of the native protocol.
     pub protocol_version: u8,
-    /// Since it connected.
+    /// Number of requests since it connected.
     pub requests: u64,
-    /// Role it has logged in as.
+    /// Role that it is logged in as.
     pub user: Option<String>,
-    /// Protocol and cipher suite, when it is encrypted.
+    /// Protocol and cipher suite; `None` in the clear.
     pub tls: Option<(&'static str, &'static str)>,
 }
 
-/// The way between the CQL servers of one node, and their shared counts. Made before the shards
-/// start.
+/// Channels between the CQL servers of one node, and their shared connection counts. Created before
+/// the shards start.
 pub struct ServerMesh {
     pub(crate) calls: Mesh<ServerRequest, ServerReply>,
     connections: Vec<AtomicUsize>,
 }
 
 impl ServerMesh {
-    /// For a node of so many shards; at most `capacity` requests wait for each of them.
+    /// Creates the mesh of a node with this many shards; at most `capacity` requests wait for each
+    /// of them.
     pub fn new(shards: u16, capacity: usize) -> ServerMesh {
         ServerMesh {
             calls: Mesh::new(shards, capacity),
@@ -98,17 +99,17 @@ impl ServerMesh {
         }
     }
 
-    /// Connections of the whole node.
+    /// Number of connections of the whole node.
     pub fn connection_count(&self) -> usize {
         self.connections.iter().map(|c| c.load(Ordering::Relaxed)).sum()
     }
 
-    /// Connections of one shard.
+    /// Number of connections of one shard.
     pub fn connections_of(&self, shard: ShardId) -> usize {
         self.connections.get(usize::from(shard.0)).map_or(0, |c| c.load(Ordering::Relaxed))
     }
 
-    /// The shard with fewest connections, the first of several.
+    /// Returns the shard with the fewest connections, the first of several.
     pub(crate) fn least_loaded(&self) -> ShardId {
         let counts = self.connections.iter().map(|c| c.load(Ordering::Relaxed));
         let best = counts.enumerate().min_by_key(|(_, n)| *n).map_or(0, |(i, _)| i);
@@ -128,7 +129,7 @@ impl ServerMesh {
     }
 }
 
-/// The way to the executors of the other shards, over the mesh of the servers.
+/// Calls to the executors of the other shards, over the mesh of the servers.
 pub(crate) struct MeshCalls {
     pub(crate) rt: Rt,
     pub(crate) mesh: Arc<ServerMesh>,

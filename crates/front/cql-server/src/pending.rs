@@ -1,30 +1,30 @@
-//! Requests of one connection that wait, in a slab without a task each.
+//! Waiting requests of one connection, in a slab without a task each.
 //!
-//! Every slot has its own waker, made once, that marks the slot and wakes the connection's task:
-//! a turn polls only what can go on.
+//! Every slot has its own waker, created once, that marks the slot and wakes the connection's task:
+//! a turn polls only requests that can continue.
 
 use query::{Timing, Waiting};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What a slot is for.
+/// A waiting request.
 pub(crate) struct Entry {
-    /// Its stream; `None` for a commit on behalf of several.
+    /// Its stream; `None` for a commit on behalf of several requests.
     pub(crate) stream: Option<i16>,
-    /// Requests that it answers.
+    /// Number of requests that it answers.
     pub(crate) count: usize,
     /// Bytes of the request, counted against the limits.
     pub(crate) bytes: usize,
-    /// Bytes of the answer that is expected.
+    /// Expected bytes of the answer.
     pub(crate) expects: usize,
-    /// For its latency, if that is measured.
+    /// For the latency metric; `None` if the request is not measured.
     pub(crate) timing: Option<Timing>,
-    /// Gives its finished answer frames.
+    /// Returns its finished answer frames.
     pub(crate) future: Waiting<Vec<u8>>,
 }
 
-/// What an ended request took of the limits.
+/// Share of the limits that an ended request releases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freed {
     pub(crate) bytes: usize,
@@ -53,7 +53,7 @@ impl Wake for Ready {
     }
 }
 
-/// The slab.
+/// The slab of waiting requests.
 #[derive(Default)]
 pub(crate) struct Pending {
     slots: Vec<Slot>,
@@ -64,7 +64,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -74,12 +74,12 @@ impl Pending {
         self.bytes
     }
 
-    /// Bytes of the answers that are expected of them.
+    /// Expected bytes of their answers.
     pub(crate) fn expects(&self) -> usize {
         self.expects
     }
 
-    /// Polls a new request in place; keeps it when it has to wait.
+    /// Polls a new request in place; stores it if it has to wait.
     pub(crate) fn start(&mut self, mut entry: Entry, cx: &Context<'_>) -> Poll<Vec<u8>> {
         let index = self.free.pop().unwrap_or(self.slots.len());
         let fresh = match self.slots.get(index) {
@@ -113,8 +113,8 @@ impl Pending {
         }
     }
 
-    /// Polls everything that was woken; `done` gets what each request that ended gives
-    /// back, its stream, when it began, and its answer.
+    /// Polls every woken request. Calls `done` for each one that completed, with its share of the
+    /// limits, its stream and timing, and its answer.
     pub(crate) fn poll_woken(
         &mut self,
         cx: &Context<'_>,
@@ -126,7 +126,7 @@ impl Pending {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             let Some(entry) = &mut slot.entry else { continue };
             if !slot.ready.task.will_wake(cx.waker()) {
-                // The connection moved to another task: tell the request its new waker.
+                // The connection moved to another task: pass its new waker to the request.
                 let (ready, waker) = Slot::waker_of(cx.waker());
                 (slot.ready, slot.waker) = (ready, waker);
                 slot.ready.is_ready.store(true, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! What a port of clients is for: which shard gets its connections, whether they are encrypted, which certificates of
-//! clients are accepted.
+//! Attributes of a port for clients: placement of its connections on shards, encryption, limits on client
+//! certificates.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use rt::{PlainText, TlsServer};
 use stdx::WallMicros;
 use tls::PeerCertificate;
 
-/// Handshakes of a shard under way at the same time; others wait for their turn.
+/// Concurrent handshakes of a shard; others wait.
 pub(crate) const HANDSHAKES_MAX: usize = 1024;
 
-/// Which shard gets a connection of a port.
+/// Choice of the shard for a connection of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// The one with fewest connections.
+    /// The shard with the fewest connections.
     Balanced,
-    /// The one that the client's source port picks.
+    /// The shard that the client's source port picks.
     ShardAware,
 }
 
-/// Whether the connections of a port are encrypted.
+/// Encryption of a port's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortEncryption {
-    /// None is.
+    /// No connection is encrypted.
     Plain,
-    /// Each as its first byte says.
+    /// The first byte of each connection decides.
     Optional,
-    /// All are.
+    /// All connections are encrypted.
     Required,
 }
 
-/// What a listener is for.
+/// Configuration of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Which shard gets a connection.
+    /// Choice of the shard for its connections.
     pub placement: Placement,
-    /// Whether connections are encrypted.
+    /// Encryption of its connections.
     pub encryption: PortEncryption,
 }
 
-/// How a connection begins where TLS is spoken.
+/// Beginning of a connection where TLS is enabled.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsBeginning {
     pub(crate) tls: TlsServer,
@@ -52,17 +52,17 @@ pub(crate) struct TlsBeginning {
 pub struct CertificateLimits {
     /// Longest validity; a certificate that is valid for longer is refused.
     pub validity_max: Option<Duration>,
-    /// A certificate that ends within this time is named in a warning. Unset: 30 days.
+    /// A certificate that ends within this time is logged in a warning. Unset: 30 days.
     pub warn_before: Option<Duration>,
 }
 
-/// What is said of clients' certificates that end soon, unless a setting says otherwise.
+/// Default of [`CertificateLimits::warn_before`].
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
-/// At most one such warning of a shard in this time.
+/// A shard logs at most one such warning in this time.
 pub(crate) const WARN_PAUSE: Duration = Duration::from_secs(60);
 
 impl CertificateLimits {
-    /// Why a certificate is refused.
+    /// Returns why a certificate is rejected, or `None`.
     pub(crate) fn refuses(&self, certificate: &PeerCertificate) -> Option<String> {
         let validity = certificate.not_after.saturating_sub(certificate.not_before);
         let max = self.validity_max.map(|max| i64::try_from(max.as_secs()).unwrap_or(i64::MAX));
@@ -75,7 +75,7 @@ impl CertificateLimits {
         ))
     }
 
-    /// Whether the end of a certificate is near enough to be named.
+    /// Returns true if the certificate ends soon enough to be logged.
     pub(crate) fn ends_soon(&self, certificate: &PeerCertificate, now: WallMicros) -> bool {
         let before = self.warn_before.unwrap_or(WARN_BEFORE).as_secs();
         let left = certificate.not_after.saturating_sub(now.0 / 1_000_000);

@@ -1,8 +1,8 @@
-//! Requests of one connection that run, by stream: what `system_views.queries` shows of them.
+//! Waiting requests of one connection, by stream: the source of `system_views.queries`.
 //!
-//! A request is here from its first wait to its end: one that is answered in the turn that it arrives
-//! in never is. What is kept costs no allocation for EXECUTE; texts go into buffers that are used
-//! again. The words that a row shows are made when the table is read.
+//! A request is listed from its first wait to its end: one that is answered in the turn in which it arrives is never
+//! listed. An entry costs no allocation for EXECUTE; texts are stored in recycled buffers. Descriptions are built
+//! when the table is read.
 //!
 //! Source: Cassandra's `QueriesTable`, `Dispatcher.RequestProcessor` and `toString` of its messages.
 
@@ -12,13 +12,13 @@ use query::{PreparedId, without_password};
 use std::cell::RefCell;
 use stdx::{FixedMap, Instant};
 
-/// Bytes of a statement, or of the list of a batch, that are kept; the rest is not shown.
+/// Bytes of a statement, or of a batch's list, that are stored; the rest is not shown.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// What a request asks for, as far as it is shown.
+/// The part of a request that the table shows.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// No statement, or one that nobody wrote down.
+    /// No statement, or one that was not recorded.
     Unknown,
     /// A statement as text.
     Query { text: Vec<u8>, page_size: i32, consistency: Consistency },
@@ -30,13 +30,13 @@ pub(crate) enum Task {
     Batch { list: Vec<u8>, consistency: Consistency },
 }
 
-/// A request under way.
+/// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) task: Task,
-    /// When its bytes came.
+    /// When its bytes arrived.
     pub(crate) arrived: Instant,
-    /// When the turn began that runs it.
+    /// When the turn that runs it began.
     pub(crate) began: Instant,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct RunningRequests {
 }
 
 impl Task {
-    /// Notes what a request asks for. `buffer` gives the memory for texts.
+    /// Records the part of a request that is shown. `buffer` supplies the memory for texts.
     pub(crate) fn of(request: &Request<'_>, buffer: impl FnOnce() -> Vec<u8>) -> Task {
         match request {
             Request::Query { query, parameters } => Task::Query {
@@ -91,7 +91,7 @@ impl Task {
         }
     }
 
-    /// The memory that it holds.
+    /// Returns the buffer that it holds, for reuse.
     pub(crate) fn into_buffer(self) -> Option<Vec<u8>> {
         match self {
             Task::Query { text, .. } | Task::Prepare { text } | Task::Batch { list: text, .. } => {
@@ -101,7 +101,7 @@ impl Task {
         }
     }
 
-    /// As Cassandra prints such a message, but for passwords, which are left out.
+    /// Describes the request as Cassandra does, but without passwords.
     fn description(&self) -> Option<String> {
         match self {
             Task::Unknown => None,
@@ -125,22 +125,22 @@ impl Task {
 }
 
 impl RunningRequests {
-    /// Whether a request of this stream waits.
+    /// Returns true if a request of this stream waits.
     pub(crate) fn has(&self, stream: i16) -> bool {
         self.by_stream.borrow().contains_key(&stream)
     }
 
-    /// A request has to wait.
+    /// Records a request that has to wait.
     pub(crate) fn begin(&self, stream: i16, running: Running) {
         self.by_stream.borrow_mut().insert(stream, running);
     }
 
-    /// A request ended. What it was, if it was there.
+    /// Removes a completed request. Returns its task, if it was listed.
     pub(crate) fn end(&self, stream: i16) -> Option<Task> {
         self.by_stream.borrow_mut().remove(&stream).map(|running| running.task)
     }
 
-    /// Those that are statements, under `<name>-<stream>`, in no order.
+    /// Appends the statements, under `<name>-<stream>`, in no order.
     pub(crate) fn list(&self, name: &str, now: Instant, into: &mut Vec<QueryInfo>) {
         for (stream, running) in &*self.by_stream.borrow() {
             let Some(task) = running.task.description() else { continue };
@@ -154,7 +154,7 @@ impl RunningRequests {
     }
 }
 
-/// The beginning of a statement behind what is in a buffer.
+/// Appends the beginning of a statement to a buffer.
 fn kept(text: &str, mut buffer: Vec<u8>) -> Vec<u8> {
     let whole = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or_default();
     buffer.extend_from_slice(whole.as_bytes());

@@ -37,7 +37,7 @@ pub(crate) struct Difference {
     target: Target,
 }
 
-/// What of a keyspace is different.
+/// The changed part of a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Keyspace,
@@ -93,7 +93,7 @@ impl Differences {
         of_kind.push(Difference { kind, keyspace: keyspace.clone(), target });
     }
 
-    /// What `new` has that `old` does not have, or has otherwise.
+    /// Adds everything that is new in `new` or differs from `old`.
     fn compare(&mut self, old: Option<&Keyspace>, new: &Keyspace) {
         let name = &new.name;
         for (t, udt) in &new.types {
@@ -121,7 +121,7 @@ impl Differences {
         }
     }
 
-    /// What `old` had that `new` does not have.
+    /// Adds everything of `old` that is missing in `new`.
     fn compare_dropped(&mut self, old: &Keyspace, new: Option<&Keyspace>) {
         let mut gone = |target| self.add(SchemaChangeKind::Dropped, &old.name, target);
         for f in &old.functions {
@@ -146,8 +146,8 @@ impl Differences {
     }
 }
 
-/// What clients are told when `before` becomes `after`: everything created, then altered, then
-/// dropped; tables and types of a dropped keyspace before it, as Cassandra does.
+/// Returns the events for clients when `before` becomes `after`: first creations, then alterations,
+/// then drops. As in Cassandra, the tables and types of a dropped keyspace precede it.
 pub(crate) fn events(before: &Schema, after: &Schema) -> Vec<Difference> {
     let mut found = Differences::default();
     for (name, new) in &after.keyspaces {

@@ -1,8 +1,8 @@
-//! The CQL server of one shard: who is connected and what all connections share: limits, events, the executor of
-//! statements.
+//! The CQL server of one shard: the connected clients and the state that all connections share, that is limits,
+//! events and the executor of statements.
 //!
-//! Never: how connections come in ([`crate::accept`]), bytes of the protocol
-//! ([`crate::connection`]), statements ([`query`]).
+//! Never: accepts connections ([`crate::accept`]), handles bytes of the protocol ([`crate::connection`]) or
+//! statements ([`query`]).
 
 use crate::auth::CredentialsCache;
 use crate::connection_tables::ConnectionTables;
@@ -37,7 +37,7 @@ use stdx::{FixedMap, HostId, Instant, TableId, Uuid};
 use store::StoreError;
 use truncation::Truncations;
 
-/// What a [`CqlServer`] is made of.
+/// Components of a [`CqlServer`].
 pub struct ServerParts {
     /// The shard.
     pub rt: Rt,
@@ -49,13 +49,13 @@ pub struct ServerParts {
     pub settings: Arc<ServerSettings>,
     /// Limits that plans enforce.
     pub plan_limits: PlanLimits,
-    /// The way to the other shards' servers.
+    /// Channels to the other shards' servers.
     pub mesh: Arc<ServerMesh>,
-    /// Rows of virtual tables that this crate does not compute.
+    /// Source of the virtual tables that this crate does not compute.
     pub virtual_source: Rc<dyn VirtualSource>,
 }
 
-/// The CQL server of one shard; clones are the same server.
+/// The CQL server of one shard. Clones share it.
 #[derive(Clone)]
 pub struct CqlServer {
     pub(crate) inner: Rc<Server>,
@@ -70,33 +70,33 @@ pub(crate) struct Server {
     pub(crate) gate: Gate,
     pub(crate) credentials: CredentialsCache,
     pub(crate) counters: Counters,
-    /// What clients were told of the other nodes.
+    /// State of the other nodes as reported to clients.
     news: News,
     pub(crate) sessions: RefCell<BTreeMap<u64, Rc<Session>>>,
     next_session: Cell<u64>,
-    /// Shard 0: connections by client address, when that is limited.
+    /// On shard 0: connections by client address, if they are limited.
     pub(crate) by_ip: RefCell<FixedMap<IpAddr, usize>>,
     /// The last commit of a turn had to wait, as all do in batch and group mode.
     pub(crate) commits_wait: Cell<bool>,
     waiting: Cell<usize>,
     pub(crate) drained: rt::sync::Notify,
-    /// Of 2^32 requests so many are traced although nobody asks.
+    /// Number of requests out of 2^32 that are sampled for tracing.
     traced_by_chance: Cell<u64>,
     /// Connections may begin with protocols older than the current one.
     pub(crate) allow_older_protocols: Cell<bool>,
-    /// Ports that are listened on.
+    /// Number of listening ports.
     pub(crate) listening: Cell<usize>,
-    /// Keys and settings of handshakes that begin from now on; on the shard that listens.
+    /// Keys and settings of future handshakes; set on the shard that listens.
     pub(crate) tls: RefCell<Option<(TlsServer, CertificateLimits)>>,
-    /// When the end of a client's certificate was named last.
+    /// When a client's expiring certificate was last logged.
     pub(crate) warned_of_expiry: Cell<Option<Instant>>,
     /// Permits for handshakes.
     pub(crate) handshakes: Semaphore,
 }
 
 impl CqlServer {
-    /// Puts the parts together and begins to serve the other shards' servers. No connection is
-    /// taken before [`CqlServer::listen`].
+    /// Assembles the server and begins to serve the other shards' servers. No connection is
+    /// accepted before [`CqlServer::listen_on`].
     pub fn new(parts: ServerParts) -> CqlServer {
         let ServerParts {
             rt,
@@ -158,7 +158,7 @@ impl CqlServer {
         server
     }
 
-    /// What executes this shard's statements.
+    /// Returns the executor of this shard's statements.
     pub fn executor(&self) -> &Rc<Executor> {
         &self.inner.query
     }
@@ -167,16 +167,17 @@ impl CqlServer {
         &self.inner
     }
 
-    /// What the failure detector says of another node: `is_up` when it is alive and serves clients.
-    /// To be called on every shard. Registered clients are told, each change once.
+    /// Applies a change of another node's liveness: `is_up` if it is alive and serves clients. To
+    /// be called on every shard. Registered clients are notified, of each change once.
     pub fn note_liveness(&self, host: HostId, is_up: bool) {
         let snapshot = self.inner.query.snapshot().clone();
         let events = self.inner.news.liveness(&snapshot, host, is_up);
         self.inner.announce_nodes(&events);
     }
 
-    /// What a node, this one too, says of its disks: `Some` when they are fuller than they should be.
-    /// To be called on every shard. Ordinary users are warned of writes to its ranges, or refused.
+    /// Applies the disk usage of a node, possibly this one: `Some` if its disks are fuller than
+    /// they should be. To be called on every shard. Ordinary users are warned of writes to its
+    /// ranges, or refused.
     pub fn note_disk_usage(&self, host: HostId, pressure: Option<DiskPressure>) {
         self.inner.query.replica_disks.set(host, pressure);
     }
@@ -186,8 +187,8 @@ impl CqlServer {
         &self.inner.query.truncations
     }
 
-    /// Tells registered clients what changed, once the system tables say it too: drivers answer an
-    /// event with a look into `system_schema` or `system.peers`.
+    /// Notifies registered clients of changes, once the system tables show them: drivers answer an
+    /// event with a query of `system_schema` or `system.peers`.
     fn announce_changes(&self, before: &Arc<ClusterSnapshot>, after: &Arc<ClusterSnapshot>) {
         if before.members != after.members {
             let events = self.inner.news.changed(before, after);
@@ -202,7 +203,7 @@ impl CqlServer {
     }
 
     /// Loads the statements that were prepared before the last stop, on all shards. To be called on
-    /// one shard, once the node's shards serve each other. Returns how many there are.
+    /// one shard, once the node's shards serve each other. Returns the number of statements.
     ///
     /// # Errors
     /// `system.prepared_statements` cannot be read.
@@ -210,76 +211,75 @@ impl CqlServer {
         query::load_prepared(&self.inner.query).await
     }
 
-    /// Changes the limits on requests of this shard that begin from now on.
+    /// Changes the limits of requests that this shard begins from now on.
     pub fn set_guardrails(&self, guardrails: Guardrails) {
         *self.inner.query.guardrails.borrow_mut() = guardrails;
     }
 
-    /// Whether connections of this shard may begin with protocols older than the current one; those that
-    /// have begun go on.
+    /// Allows or forbids protocols older than the current one for new connections of this shard.
+    /// Existing connections continue.
     pub fn set_allow_older_protocols(&self, allowed: bool) {
         self.inner.allow_older_protocols.set(allowed);
     }
 
-    /// For how long a verified password needs no new verification on this shard.
+    /// Changes how long a verified password needs no new verification on this shard.
     pub fn set_credentials_validity(&self, validity: Duration) {
         self.inner.credentials.set_validity(validity);
     }
 
-    /// How many verified passwords this shard remembers.
+    /// Changes how many verified passwords this shard caches.
     pub fn set_credentials_cache_max_entries(&self, entries: usize) {
         self.inner.credentials.set_entries_max(entries);
     }
 
-    /// Traces a part of this shard's requests, 0 to 1, although their clients do not ask for it.
+    /// Traces this share of the shard's requests, 0 to 1, although their clients do not ask for it.
     pub fn set_trace_probability(&self, probability: f64) {
         let of_all = probability.clamp(0.0, 1.0) * (1_u64 << 32) as f64;
         self.inner.traced_by_chance.set(of_all as u64);
     }
 
-    /// What [`CqlServer::set_trace_probability`] was told.
+    /// Returns the value of the last [`CqlServer::set_trace_probability`].
     pub fn trace_probability(&self) -> f64 {
         self.inner.traced_by_chance.get() as f64 / (1_u64 << 32) as f64
     }
 
-    /// What requests of tables took that this shard was asked for; tables without any may be missing.
+    /// Returns latencies by table of the requests to this shard; tables without any may be missing.
     pub fn table_latencies(&self) -> Vec<(TableId, TableLatencies)> {
         self.inner.query.latencies.of_tables()
     }
 
-    /// Roles whose passwords were verified lately, on this shard.
+    /// Returns the roles whose passwords were recently verified on this shard.
     pub fn cached_credentials(&self) -> BTreeSet<String> {
         self.inner.credentials.users(self.inner.rt.now())
     }
 
-    /// Has the next login of a role, or of all, verify its password on this shard; whether there was
-    /// one that would not have.
+    /// Removes the cached passwords of a role, or of all, on this shard: the next login verifies
+    /// them. Returns true if one was still valid.
     pub fn forget_credentials(&self, role: Option<&str>) -> bool {
         self.inner.credentials.forget(role, self.inner.rt.now())
     }
 
-    /// Connections of this shard.
+    /// Lists the connections of this shard.
     pub fn clients(&self) -> Vec<ClientInfo> {
         self.inner.clients()
     }
 
-    /// Writes down what this node did for a request that another one coordinates and traces, when
-    /// there is time.
+    /// Records in the background what this node did for a traced request of another coordinator.
     pub fn record_peer_trace(&self, session: Uuid, events: Vec<coordinator::TracedEvent>) {
         let query = self.inner.query.clone();
         let task = async move {
             query::write_peer_trace(&query, session, events).await;
         };
-        // A closed gate: the node stops, its part of the trace is lost.
+        // The gate is closed: the node stops, its part of the trace is lost.
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "peer-trace", task);
     }
 
-    /// Number of connections of this shard.
+    /// Returns the number of connections of this shard.
     pub fn connection_count(&self) -> usize {
         self.inner.sessions.borrow().len()
     }
 
-    /// Whether [`CqlServer::stop`] was called: no request is taken any more.
+    /// Returns true once [`CqlServer::stop`] was called: no request is accepted any more.
     pub fn is_stopped(&self) -> bool {
         self.inner.is_draining()
     }
@@ -318,7 +318,7 @@ impl CqlServer {
                 reply.send(ServerReply::Done);
             }
             ServerRequest::Prepare { text, keyspace } => {
-                // An error is told by the shard that the client is connected to.
+                // The shard that the client is connected to reports errors.
                 let _ = query::prepare_here(&server.query, &text, keyspace.as_deref());
                 reply.send(ServerReply::Done);
             }
@@ -337,13 +337,14 @@ impl Server {
         self.query.is_draining()
     }
 
-    /// Why the shard cannot let another request of so many bytes wait, whose connection holds `own` bytes.
+    /// Returns why the shard cannot let another request of this size wait; its connection holds
+    /// `own` bytes.
     pub(crate) fn refuses(&self, bytes: usize, load: ConnectionLoad, own: usize) -> Option<String> {
         let waiting = self.waiting.get();
         if waiting >= self.settings.requests_per_shard_max {
             return Some(format!("{waiting} requests of this shard wait already"));
         }
-        // A request that is larger than all the memory for requests is served when there is no other.
+        // A request larger than all the memory for requests is served while it is the only one.
         let has_others = waiting > 0 || self.query.account.is_full_beside(own);
         if has_others && !self.query.account.admits(bytes, load) {
             return Some("requests and their answers take too many bytes".to_owned());
@@ -379,7 +380,7 @@ impl Server {
         }
     }
 
-    /// Answers OPTIONS.
+    /// Returns the options of the SUPPORTED answer.
     pub(crate) fn supported(&self) -> Vec<(&'static str, Vec<String>)> {
         let versions = ProtocolVersion::ALL
             .into_iter()
@@ -415,7 +416,8 @@ impl Server {
             else {
                 continue;
             };
-            // Not to be told apart from this node, or not known (CASSANDRA-10052).
+            // Clients cannot distinguish this address from this node's, or it is unknown
+            // (CASSANDRA-10052).
             if *address != own && *address != ADDRESS_UNKNOWN {
                 self.announce(event);
             }
@@ -455,7 +457,7 @@ impl Server {
         }
     }
 
-    /// Whether this request is one of those that are traced without being asked.
+    /// Returns true if this request is sampled for tracing.
     pub(crate) fn is_traced_by_chance(&self) -> bool {
         match self.traced_by_chance.get() {
             0 => false,
@@ -463,7 +465,7 @@ impl Server {
         }
     }
 
-    /// Statements of this shard's connections that run, no more than may wait on it.
+    /// Lists the waiting statements of this shard's connections; at most as many as may wait on it.
     pub(crate) fn queries(&self) -> Vec<QueryInfo> {
         let (now, shard) = (self.rt.now(), self.rt.shard().0);
         let mut queries = Vec::new();
@@ -474,7 +476,7 @@ impl Server {
         queries
     }
 
-    /// This shard's connections.
+    /// Lists this shard's connections.
     pub(crate) fn clients(&self) -> Vec<ClientInfo> {
         let sessions = self.sessions.borrow();
         sessions

@@ -1,4 +1,4 @@
-//! What a connection and its running requests share.
+//! State shared by a connection and its running requests.
 
 use crate::error_frame::{self, ErrorFrame};
 use crate::running::RunningRequests;
@@ -12,14 +12,14 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::task::Waker;
 
-/// How far the handshake is.
+/// Progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Before STARTUP.
     Established,
     /// STARTUP was answered with AUTHENTICATE.
     Authenticating,
-    /// Statements are taken.
+    /// Statements are accepted.
     Ready,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Stage {
 pub(crate) struct Session {
     /// Number within the shard.
     pub(crate) id: u64,
-    /// As execution sees it.
+    /// The client's state for execution.
     pub(crate) client: ClientState,
     /// This node, as error messages name it: its address for other nodes.
     node: SocketAddr,
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) options: RefCell<Vec<(String, String)>>,
     pub(crate) driver: RefCell<(Option<String>, Option<String>)>,
     pub(crate) requests: Cell<u64>,
-    /// Its requests that wait.
+    /// Its waiting requests.
     pub(crate) running: RunningRequests,
     /// Event frames to be sent with the next answers.
     pub(crate) pushed: RefCell<Vec<u8>>,
@@ -46,23 +46,23 @@ pub(crate) struct Session {
     pub(crate) overrun: Cell<bool>,
     /// The connection's task.
     pub(crate) waker: RefCell<Option<Waker>>,
-    /// Working memory of frame compression.
+    /// Scratch buffer of frame compression.
     scratch: RefCell<Vec<u8>>,
-    /// What was agreed on in the handshake; `None` in the clear.
+    /// Result of the TLS handshake; `None` in the clear.
     pub(crate) tls: Option<TlsInfo>,
 }
 
-/// Which request is answered, and what beside.
+/// The request that is answered, and the extras of its answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Answering<'a> {
     pub(crate) stream: i16,
     pub(crate) ticket: &'a Ticket,
-    /// Warnings to the client beside those of the ticket.
+    /// Warnings to the client in addition to those of the ticket.
     pub(crate) warnings: &'a [&'a str],
 }
 
 impl<'a> Answering<'a> {
-    /// Without more warnings.
+    /// An answer without additional warnings.
     #[inline]
     pub(crate) fn new(stream: i16, ticket: &'a Ticket) -> Answering<'a> {
         Answering { stream, ticket, warnings: &[] }
@@ -80,7 +80,8 @@ impl Session {
         Session { tls, ..Session::of(id, ClientState::new(peer, negotiated), node) }
     }
 
-    /// A session of no connection, for a statement that another node forwarded for its client.
+    /// Creates a session without a connection, for a statement that another node forwarded for its
+    /// client.
     pub(crate) fn of_forwarded(client: ClientState, node: SocketAddr) -> Session {
         let session = Session::of(0, client, node);
         session.stage.set(Stage::Ready);
@@ -111,7 +112,7 @@ impl Session {
         self.client.negotiated.get().version
     }
 
-    /// Takes STARTUP's options over.
+    /// Applies STARTUP's options.
     pub(crate) fn start(&self, options: &StartupOptions<'_>, version: ProtocolVersion) {
         self.client.negotiated.set(options.negotiated(version));
         self.compression.set(options.compression);
@@ -156,7 +157,7 @@ impl Session {
         Ok(())
     }
 
-    /// As [`Session::respond`], with the ticket's warnings in front.
+    /// Like [`Session::respond`], with the ticket's warnings first.
     #[cold]
     fn respond_warned(
         &self,
@@ -228,7 +229,7 @@ impl Session {
         self.wake();
     }
 
-    /// Remembers the connection's task.
+    /// Stores the waker of the connection's task.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut kept = self.waker.borrow_mut();
         match kept.as_mut() {
@@ -237,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Makes the connection's task look again.
+    /// Wakes the connection's task.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();

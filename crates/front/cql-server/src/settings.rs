@@ -1,14 +1,14 @@
-//! What the server is told at start.
+//! Settings of the server at start.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use query::QuerySettings;
 
-/// How clients prove who they are.
+/// Authentication of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Authentication {
-    /// `AllowAllAuthenticator`: nobody is asked.
+    /// `AllowAllAuthenticator`: clients send no credentials.
     AllowAll,
     /// `PasswordAuthenticator`: SASL PLAIN against the roles of the cluster snapshot.
     Password,
@@ -23,33 +23,33 @@ pub struct ServerSettings {
     pub query: QuerySettings,
     /// Port on which the client's source port picks the shard; announced when set.
     pub shard_aware_port: Option<u16>,
-    /// The same with TLS.
+    /// The same port with TLS.
     pub shard_aware_port_ssl: Option<u16>,
     /// Largest frame with its header (`native_transport_max_frame_size`).
     pub frame_bytes_max: usize,
-    /// Most requests of one connection that wait at the same time; more get OVERLOADED.
+    /// Most waiting requests of one connection; more get OVERLOADED.
     pub requests_per_connection_max: usize,
-    /// Most requests of one shard that wait at the same time; more get OVERLOADED.
+    /// Most waiting requests of one shard; more get OVERLOADED.
     pub requests_per_shard_max: usize,
     /// Most bytes of waiting requests of one connection; more get OVERLOADED.
     pub request_bytes_per_connection_max: usize,
-    /// Bytes of answers after which a connection is written to before its next frame is looked at.
+    /// Bytes of answers after which a connection is written to before its next frame is run.
     pub output_bytes_max: usize,
     /// Most connections of the node; more are closed at once. `None`: no limit.
     pub connections_max: Option<usize>,
     /// Most connections of one client address. `None`: no limit.
     pub connections_per_ip_max: Option<usize>,
-    /// Who may connect.
+    /// Authentication of clients.
     pub authentication: Authentication,
-    /// How long a verified password is taken without hashing it again.
+    /// How long a verified password is accepted without hashing it again.
     pub credentials_validity: Duration,
-    /// How many of them a shard remembers.
+    /// How many verified passwords a shard caches.
     pub credentials_cache_max_entries: usize,
     /// Connections that are silent for longer are closed. `None`: never.
     pub idle_timeout: Option<Duration>,
-    /// Whether protocol versions before the newest are spoken.
+    /// True if protocol versions before the newest are accepted.
     pub allow_older_protocols: bool,
-    /// Whether the kernel looks whether silent clients are still there.
+    /// True if the kernel probes silent clients (TCP keepalive).
     pub keepalive: bool,
 }
 

@@ -1,7 +1,7 @@
-//! What registered clients are told of the other nodes: TOPOLOGY_CHANGE and STATUS_CHANGE.
+//! Events to registered clients about the other nodes: TOPOLOGY_CHANGE and STATUS_CHANGE.
 //!
 //! Owns: which change is news, per shard. Never: sends anything. Source: `Server.EventNotifier` of
-//! Cassandra: NEW_NODE waits until the node serves clients, nothing is told twice.
+//! Cassandra: NEW_NODE waits until the node serves clients, nothing is reported twice.
 
 use cluster::{ClusterSnapshot, Member, MemberState};
 use cql_wire::Event;
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use stdx::HostId;
 
-/// What was told of whom.
+/// The last reported state of each node.
 #[derive(Default)]
 pub(crate) struct News(RefCell<BTreeMap<HostId, Peer>>);
 
 #[derive(Clone, Copy, Default)]
 struct Peer {
-    /// `None`: nothing is known yet.
+    /// `None`: not known yet.
     is_up: Option<bool>,
-    /// It is in the ring, and clients do not know it yet.
+    /// The node is in the ring, and its NEW_NODE was not sent yet.
     is_unannounced: bool,
 }
 
@@ -33,13 +33,13 @@ fn status(up: bool, address: SocketAddr) -> Event<'static> {
     Event::StatusChange { up, address }
 }
 
-/// Whether clients are to know of it.
+/// Returns true if clients are notified of this member.
 fn is_in_ring(member: &Member) -> bool {
     !matches!(member.state, MemberState::Joining | MemberState::JoinHandover)
 }
 
 impl News {
-    /// The members changed.
+    /// Returns the events of a change of the members.
     pub(crate) fn changed(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) -> Events {
         let mut peers = self.0.borrow_mut();
         let mut events = Events::new();
@@ -63,7 +63,7 @@ impl News {
                 Some(old) => events.push(topology(TopologyChangeKind::RemovedNode, old.rpc)),
                 None => {}
             }
-            // Clients of this node know it.
+            // The clients of this node know its address.
             if *host == after.local.host_id {
                 continue;
             }
@@ -78,7 +78,7 @@ impl News {
         events
     }
 
-    /// A node is up (alive, and it serves clients) or down.
+    /// Returns the events of a node that is up (alive and serving clients) or down.
     pub(crate) fn liveness(&self, snapshot: &ClusterSnapshot, host: HostId, is_up: bool) -> Events {
         let mut events = Events::new();
         let Some(member) = snapshot.members.get(&host) else { return events };

@@ -447,7 +447,7 @@ impl Shell {
             };
             let request = Request::Query { query, parameters };
             let reply = self.connection.request(&request, false, self.options.request_timeout)?;
-            // As of SELECT: cqlsh knows the warnings of the last page only.
+            // Like for SELECT: cqlsh knows the warnings of the last page only.
             let warnings = reply.warnings;
             let Answer::Rows(page) = reply.answer else { return Ok((pages, warnings)) };
             state.clone_from(&page.paging_state);

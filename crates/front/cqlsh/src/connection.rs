@@ -38,7 +38,7 @@ pub(crate) struct Target {
     pub(crate) cql_version: Option<String>,
     /// For the socket and each step of the handshake.
     pub(crate) connect_timeout: Duration,
-    /// Gives up waiting for answers when it is set.
+    /// Stops waiting for answers once it is set.
     pub(crate) interrupt: Interrupt,
     /// `None`: in the clear.
     pub(crate) tls: Option<Arc<Tls>>,

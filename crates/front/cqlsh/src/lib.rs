@@ -121,7 +121,7 @@ fn say_notices(options: &Options) {
         say(notice);
     }
     for remark in &options.remarks {
-        // Nobody hears it when this fails.
+        // If standard output fails, the error cannot be shown either.
         let _ = std::io::stdout().write_all(format!("{remark}\n").as_bytes());
     }
     if options.tls.as_ref().is_some_and(|tls| tls.names_version) {

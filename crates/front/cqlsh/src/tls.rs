@@ -3,8 +3,8 @@
 //! Owns: `[ssl]` and `[certfiles]` of `cqlshrc`, the `SSL_…` variables, the check of the chain.
 //! Never: sockets (see `blocking-client`).
 //!
-//! As in cqlsh, the chain of the server must lead to the given file, and the name of the server is
-//! not checked: certificates of nodes often have no address. A certificate that is itself in the
+//! Like in cqlsh, the chain of the server must lead to the given file, and the name of the server
+//! is not checked: certificates of nodes often have no address. A certificate that is itself in the
 //! file is trusted, even if it is no authority.
 //!
 //! Source: `sslhandling.py` of cqlsh 6.2.

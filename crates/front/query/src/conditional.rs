@@ -314,7 +314,7 @@ impl<S: ResultSink> Conditional<S> {
         }
     }
 
-    /// Appends the rows. As in Cassandra PREPARED did not describe them, so every answer does.
+    /// Appends the rows. PREPARED did not describe them (like in Cassandra), so every answer does.
     fn answer(&self, result: &CasResult, warning: Option<&str>, out: &mut S::Answer) -> Result<()> {
         let columns = result.columns.iter().map(|c| Described {
             keyspace: c.keyspace.clone(),

@@ -101,7 +101,7 @@ pub(crate) async fn finish<S: ResultSink>(
     out
 }
 
-/// As [`finish`], of a request that is answered without rows.
+/// Like [`finish`], for a request that is answered without rows.
 pub(crate) async fn finish_void<S: ResultSink>(
     executor: &Rc<Executor>,
     sink: &S,

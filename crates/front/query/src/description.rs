@@ -79,10 +79,10 @@ impl Encoded {
         self.rows(&self.rows[0], cql_wire::MetadataMode::Full)
     }
 
-    /// As `rows_full`, with the columns left out.
+    /// Like `rows_full`, without the columns.
     ///
     /// # Errors
-    /// As [`Description::encoded`].
+    /// See [`Description::encoded`].
     pub fn rows_skip(&self) -> Result<&[u8], WireError> {
         self.rows(&self.rows[1], cql_wire::MetadataMode::Skip)
     }
@@ -168,7 +168,7 @@ impl Description {
         Ok(Encoded { block, rows: Default::default(), version })
     }
 
-    /// As `Encoded::rows_full`, with the new id for a client that knows an older one.
+    /// Like `Encoded::rows_full`, with the new id for a client that knows an older one.
     pub fn rows_changed(&self, version: ProtocolVersion) -> Result<Vec<u8>, WireError> {
         let encoded = self.encoded(version)?;
         rows_prefix(&encoded.block, version, cql_wire::MetadataMode::Changed(self.id()))

@@ -3,9 +3,9 @@
 //! Owns: the check before a write. Never: checks a disk, decides how full is too full (each node does for
 //! itself).
 //!
-//! As in Cassandra every replica counts, pending ones and those that are down too, and a refusal
-//! does not wait for a level to be missed. A statement with IF is checked in batches only. Clients
-//! get a warning once in half an hour, as every write would have it; refusals are errors each time.
+//! Like in Cassandra, every replica counts, pending ones and those that are down too, and a write is refused even if
+//! its level could be reached. A statement with IF is checked in batches only. Clients get a warning once in half an
+//! hour, as every write would have it; refusals are errors each time.
 //! Source: `ModificationStatement.validateDiskUsage`, `DiskUsageBroadcaster`,
 //! `Guardrails.replicaDiskUsage`.
 

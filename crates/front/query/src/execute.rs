@@ -271,7 +271,8 @@ fn run_command<S: ResultSink>(
     }
 }
 
-/// As in Cassandra PREPARED does not describe the result of some statements, so every answer does.
+/// Describes the rows in every answer: PREPARED does not describe the result of some statements
+/// (like in Cassandra).
 fn undescribed(client: &ClientState) -> Describe {
     let has_id = client.negotiated.get().has_metadata_id();
     if has_id { Describe::Changed } else { Describe::Full }

@@ -263,7 +263,7 @@ impl Executor {
     ) -> Result<T> {
         let (done, result) = rt::sync::oneshot::channel();
         let task = async move {
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             let _ = done.send(work.await);
         };
         let stopping = || Failure::overloaded("the node is stopping");

@@ -94,7 +94,7 @@ pub struct CasFailed {
 pub struct ReplicasFailed {
     /// Kind of the request.
     pub kind: FailedKind,
-    /// As the client named it.
+    /// Consistency level as the client named it.
     pub consistency: Consistency,
     /// Replicas that succeeded.
     pub received: i32,
@@ -127,7 +127,7 @@ pub enum FailedKind {
     },
     /// A read.
     ReadFailure {
-        /// As of `ReadTimeout`.
+        /// See `ReadTimeout`.
         data_present: bool,
     },
     /// A write, whose time is over.

@@ -150,8 +150,8 @@ struct OfTable {
     writes: EstimatedHistogram,
 }
 
-/// Latencies of requests of a table to this shard: microseconds, in Cassandra's buckets. As
-/// `coordinator_read_latency`, `…_scan_…` and `…_write_…` of its tables' metrics: serial reads
+/// Latencies of requests of a table to this shard: microseconds, in Cassandra's buckets. They count
+/// like `coordinator_read_latency`, `…_scan_…` and `…_write_…` of its tables' metrics: serial reads
 /// count as reads, conditional writes do not count as writes.
 #[derive(Clone, Debug)]
 pub struct TableLatencies {

@@ -1,6 +1,6 @@
 //! Writes that must read lists before they can be bound (elements by index or by value).
 //!
-//! Owns: the order read, bind, apply. As in Cassandra, another write may come between them;
+//! Owns: the order read, bind, apply. Like in Cassandra, another write may come between them;
 //! conditions prevent that. The planner decides what is read and how the rows are used
 //! ([`cql_plan::modify`]).
 

@@ -45,7 +45,7 @@ pub(crate) fn bind(
     let (bound, kind) = match statements {
         Statements::One(one) => {
             let mutations = one.statement.plan.bind_found(one.values, options, found, out)?;
-            // As `StorageProxy.mutate` calls the partitions of one IN.
+            // `StorageProxy.mutate` uses the same write types for the partitions of one IN.
             let write_type = match mutations.len() {
                 0 | 1 => WriteType::Simple,
                 _ => WriteType::UnloggedBatch,
@@ -112,7 +112,7 @@ pub(crate) async fn carry_out(
     let done = executor.rt.timeout(deadline, work).await;
     let write_type = stage.get();
     if write_type == WriteType::BatchLog {
-        // As in Cassandra, which asks for as many copies of the entry as there are nodes, up to two.
+        // Cassandra's level: it asks for as many copies of the entry as there are nodes, up to two.
         consistency = Consistency::One;
     }
     match done {

@@ -55,11 +55,12 @@ pub async fn execute_for_node(
     }
 }
 
-/// Reads all rows that a SELECT of one node gives, page by page: a page ends at many tombstones, so that they do not
-/// refuse it.
+/// Reads all rows of a SELECT on one node, page by page: a page ends at many tombstones, so that
+/// they do not fail the read.
 ///
 /// # Errors
-/// As for a client; a statement that gives no rows. [`Failure::store_error`] names a damaged file.
+/// The errors that a client would get; or the statement returns no rows. [`Failure::store_error`]
+/// names a damaged file.
 pub async fn select_for_node(executor: &Rc<Executor>, text: &str) -> Result<Vec<Rows>> {
     let mut pages: Vec<Rows> = Vec::new();
     loop {

@@ -36,7 +36,7 @@ pub(crate) struct Outbound {
 /// Parameters of the execution of a statement, beside the statements themselves.
 pub(crate) struct Terms<'t> {
     pub(crate) kind: Kind,
-    /// Whoever asks may see what masks hide.
+    /// True if the requesting role may see masked values.
     pub(crate) unmasks: bool,
     pub(crate) consistency: Consistency,
     pub(crate) serial: Consistency,

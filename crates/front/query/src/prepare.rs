@@ -200,7 +200,7 @@ pub(crate) fn current(executor: &Rc<Executor>, prepared: &Rc<Prepared>) -> Resul
             Ok(compiled)
         }
         Err(_) => {
-            // As in Cassandra: the client prepares again and gets the error then.
+            // Like in Cassandra, the client prepares again and gets the error then.
             executor.prepared.remove(&prepared.id);
             Err(Failure::Unprepared(prepared.id.to_vec()))
         }

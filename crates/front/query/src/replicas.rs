@@ -1,13 +1,12 @@
-//! Statements whose data other nodes have too: orders for the coordinator, errors for the client.
+//! Statements on replicated data: orders for the coordinator, errors for the client.
 //!
-//! Owns: the level that a request is executed at, the translation of the coordinator's errors. Never:
-//! the choice of replicas ([`coordinator`]), whether a statement comes here ([`crate::execute`]
-//! decides once per plan and epoch).
+//! Owns: the level at which a request is executed, the translation of the coordinator's errors. Never: the choice of
+//! replicas ([`coordinator`]), the choice of the statements that are sent here ([`crate::execute`] decides once per
+//! plan and epoch).
 //!
-//! A read of one partition at SERIAL or LOCAL_SERIAL is the coordinator's serial read. A range at
-//! these levels is read at QUORUM or LOCAL_QUORUM, as in Cassandra: it may miss a conditional write
-//! that is under way, and a read of a quorum repairs what it shows before it shows it
-//! (INV-request-6), so that no later one shows less.
+//! A read of one partition at SERIAL or LOCAL_SERIAL is the coordinator's serial read. A range at these levels is
+//! read at QUORUM or LOCAL_QUORUM, as in Cassandra: it may miss a conditional write that is under way. A read at a
+//! quorum repairs its rows before it returns them (INV-request-6), so that no later read returns less.
 
 use crate::executor::Executor;
 use crate::failure::{Failure, Result, level};

@@ -138,7 +138,7 @@ impl Timeouts {
         }
     }
 
-    /// As it was set.
+    /// Returns the timeout as it was set.
     pub fn as_set(&self, kind: Timeout) -> Duration {
         self.cell(kind).get()
     }

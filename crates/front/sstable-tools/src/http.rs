@@ -15,7 +15,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum HttpError {
-    /// Nobody listens there, or the connection broke.
+    /// No server listens there, or the connection broke.
     Connect(io::Error),
     /// The node refused, with a status and its words.
     Refused(u16, String),

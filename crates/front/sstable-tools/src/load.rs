@@ -223,7 +223,7 @@ fn api_of(node: &str, port: u16) -> Api {
     }
 }
 
-/// As a part of a query.
+/// Escapes a text as a part of a query.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

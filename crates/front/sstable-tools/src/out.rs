@@ -13,7 +13,7 @@ impl Out {
         Out::to(Box::new(std::io::stdout()))
     }
 
-    /// As standard output, to another place.
+    /// Writes to another destination than standard output.
     pub(super) fn to(to: Box<dyn Write + Send>) -> Out {
         Out { to: std::io::BufWriter::new(to), written: Ok(()) }
     }

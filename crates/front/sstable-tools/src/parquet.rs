@@ -5,8 +5,8 @@
 //! crate's ([`guard`]). Never: encodings, pages,
 //! checksums and compression, which are the crate `parquet`'s.
 //!
-//! Of what others wrote every form of a list is read, every unit of time, numbers of other widths; a
-//! value that does not fit its column is refused by name. The types are in `docs/user/sstable-tools.md`.
+//! Files of other writers may have every form of a list, every unit of time, numbers of other widths; a value that
+//! does not fit its column is rejected by name. The types are in `docs/user/sstable-tools.md`.
 
 mod file_to_rows;
 mod guard;

@@ -137,7 +137,7 @@ async fn file(
     ranges.sort();
     ranges.dedup();
     let mut ranges: Vec<_> = ranges.iter().map(|(token, key)| range_of_key(*token, key)).collect();
-    // As Cassandra's tool: with no usable key all partitions are scanned.
+    // Like Cassandra's tool, scan all partitions if no key is usable.
     if ranges.is_empty() {
         ranges.push(KeyRange::all());
     }

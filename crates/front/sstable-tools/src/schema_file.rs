@@ -28,9 +28,9 @@ pub(super) fn read(path: &str) -> Result<Arc<Schema>, String> {
     of_text(&text).map_err(|e| format!("{path}: {e}"))
 }
 
-/// As [`read`], from a text: tables and types that result from its statements. Statements that do
-/// not affect files are skipped: keyspaces, indexes, views, functions, roles, and most properties
-/// of tables, which differ between versions.
+/// Like [`read`], for a text: returns the tables and types that result from its statements.
+/// Statements that do not affect files are skipped: keyspaces, indexes, views, functions, roles,
+/// and most properties of tables, which differ between versions.
 ///
 /// # Errors
 /// A text that names the statement.
@@ -176,11 +176,11 @@ pub(super) fn table(schema: &Schema, name: Option<&str>) -> Result<Arc<Table>, S
     }
 }
 
-/// As [`table`]. Without a name and with several tables, the table is the one that the directory of
-/// a file set is named after, by id or by keyspace and name.
+/// Like [`table`]. If no name is given and there are several tables, the directory of a file set
+/// selects the table, by id or by keyspace and name.
 ///
 /// # Errors
-/// As [`table`].
+/// See [`table`].
 pub(super) fn table_of(
     schema: &Schema,
     name: Option<&str>,

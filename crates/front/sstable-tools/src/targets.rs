@@ -84,7 +84,7 @@ impl Target {
         self.set.version.format()
     }
 
-    /// As `sstablepartitions` names it.
+    /// Returns the name that `sstablepartitions` prints.
     pub(super) fn name(&self) -> String {
         let mut out = String::new();
         for (what, name) in [("Backup", &self.backup), ("Snapshot", &self.snapshot)] {

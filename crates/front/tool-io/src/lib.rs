@@ -1,9 +1,9 @@
-//! What command-line tools share.
+//! Output and exit codes of command-line tools.
 //!
-//! Owns: [`say!`] and [`say_line!`] for standard output, [`complain!`] and [`complain_line!`] for standard
-//! error, what becomes of a tool that cannot print, the [exit codes](exit). Never: what is printed.
+//! Owns: [`say!`] and [`say_line!`] for standard output, [`complain!`] and [`complain_line!`] for standard error, the
+//! end of a tool that cannot print, the [exit codes](exit). Never: what is printed.
 //!
-//! The macros of `std` panic where nobody reads any more, as behind `helenus server --help | head`;
+//! The macros of `std` panic if the reader has closed the pipe, as after `helenus server --help | head`;
 //! `clippy.toml` of the tools bans them.
 
 pub mod exit;
@@ -36,8 +36,8 @@ macro_rules! complain_line {
     ($($text:tt)*) => { $crate::put_error(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// Ends the process when standard output takes no more: quietly when whoever read it has gone, else with
-/// the reason.
+/// Writes to standard output. If that fails, ends the process: quietly if the reader has closed the
+/// pipe, else with the reason.
 pub fn put(text: Arguments<'_>) {
     if let Err(error) = std::io::stdout().write_fmt(text) {
         let code = code_of(&error);
@@ -48,7 +48,7 @@ pub fn put(text: Arguments<'_>) {
     }
 }
 
-/// What cannot be said on standard error cannot be said at all: the tool goes on.
+/// Writes to standard error. An error is ignored, as it could not be reported: the tool continues.
 pub fn put_error(text: Arguments<'_>) {
     let _ = std::io::stderr().write_fmt(text);
 }

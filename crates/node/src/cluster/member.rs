@@ -219,7 +219,7 @@ impl ClusterShard {
 
     fn follow_liveness(&self) {
         let snapshot = self.membership.snapshot();
-        // Nobody was heard of yet: their windows begin now.
+        // No peer was heard of yet: their hint windows begin now.
         let others = snapshot.members.keys().filter(|host| **host != snapshot.local.host_id);
         for host in others {
             self.hints.set_down(*host, self.rt.now());

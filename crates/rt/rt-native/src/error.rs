@@ -7,7 +7,7 @@ pub fn io_error(operation: &'static str, path: &str, error: &std::io::Error) -> 
     IoError { kind: kind(error), operation, path: path.to_string(), detail: error.to_string() }
 }
 
-/// As [`io_error`], for a raw error number.
+/// Like [`io_error`], for a raw error number.
 pub(crate) fn errno_error(operation: &'static str, path: &str, errno: i32) -> IoError {
     io_error(operation, path, &std::io::Error::from_raw_os_error(errno))
 }

@@ -54,7 +54,7 @@ impl Pool {
             if started.is_err() {
                 state.threads -= 1;
                 if state.threads == 0 {
-                    // Nobody would ever run them: drop, so that the receivers see it.
+                    // No thread would ever run them: drop them, so that the receivers notice.
                     state.jobs.clear();
                 }
             }

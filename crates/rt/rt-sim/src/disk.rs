@@ -99,8 +99,8 @@ impl Inode {
         }
     }
 
-    /// As a kernel after a failed sync: pages count as clean, but never reach the disk by
-    /// themselves.
+    /// Simulates a kernel after a failed sync: pages count as clean, but are never written
+    /// automatically.
     pub(crate) fn sync_failed(&mut self, number: u64) {
         self.pending.retain(|p| p.number > number);
     }
@@ -216,7 +216,8 @@ pub(crate) struct Disk {
     /// Reads that fail like this, one in this many.
     pub(crate) failing_reads: Option<(u64, IoErrorKind)>,
     pub(crate) crash_at: Option<(u64, CrashKind)>,
-    /// As `crash_at`, in that change of a path that has this part; how many are left.
+    /// Like `crash_at`, counting only changes of paths that contain this part; the number of
+    /// changes left.
     pub(crate) crash_below: Option<(String, u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
     /// Recorded reads and writes of files whose path contains this part, up to [`CALLS_MAX`].

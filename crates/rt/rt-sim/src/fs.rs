@@ -561,8 +561,8 @@ impl DiskControl {
         self.with(|disk| disk.failures.push((disk.calls + n, kind)));
     }
 
-    /// As [`DiskControl::fail_nth`], counting only calls that put something on the disk: writes,
-    /// syncs, new directories, second names, renames.
+    /// Like [`DiskControl::fail_nth`], counting only calls that write to the disk: writes, syncs,
+    /// new directories, second names, renames.
     pub fn fail_nth_change(&self, n: u64, kind: IoErrorKind) {
         self.with(|disk| disk.change_failures.push((disk.changes + n, kind)));
     }

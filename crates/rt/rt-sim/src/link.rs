@@ -101,7 +101,7 @@ pub(crate) fn travel(state: &mut State, from: &str, to: &str, bytes: usize) -> D
     travel_on(state, from, to, bytes, options)
 }
 
-/// As [`travel`], on a path that is known.
+/// Like [`travel`], on a known path.
 pub(crate) fn travel_on(
     state: &mut State,
     from: &str,

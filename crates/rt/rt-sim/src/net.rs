@@ -1,6 +1,6 @@
 //! The network between processes: ordered byte streams with delay, bounded buffers and resets.
 //!
-//! As with TCP, silence ends a connection only for a sender: its machine aborts when nothing is
+//! Like with TCP, silence ends a connection only for a sender: its machine aborts when nothing is
 //! acknowledged for [`WorldOptions::silent_peer_timeout`](crate::WorldOptions). A reader waits
 //! forever for a machine without power. When that machine runs again, it resets connections that it
 //! does not know.
@@ -573,7 +573,7 @@ impl Drop for Listener {
         let Some(mut state) = self.env.alive() else { return };
         let Some(listening) = state.net.listeners.remove(&self.id) else { return };
         for id in listening.queue {
-            // Nobody will ever read what came.
+            // No process will ever read the received bytes.
             send(&mut state, id, Segment::Reset);
             reset_end(&mut state, id);
             close(&mut state, id);

@@ -134,7 +134,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// As [`Running::request_stop`].
+    /// See [`Running::request_stop`].
     pub fn request_stop(&self) {
         self.node.request_stop();
     }

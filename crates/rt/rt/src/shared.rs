@@ -69,8 +69,8 @@ impl Shared {
         inbox.woken.is_empty() && !inbox.attention
     }
 
-    /// As [`Shared::is_quiet`], without a lock when nothing has arrived since it was last true: the
-    /// simulated world asks all its shards at every step. No thread sleeps, so none is woken.
+    /// Like [`Shared::is_quiet`], without a lock if nothing has arrived since it was last true: the
+    /// simulated world polls all its shards at every step. No thread sleeps, so none is woken.
     pub(crate) fn is_still_quiet(&self) -> bool {
         if self.sleeping.load(Ordering::Acquire) {
             return true;

@@ -1,7 +1,7 @@
 //! Connections as protocols use them.
 //!
-//! Owns: the one place between a socket and a protocol. `Conn` is the socket; what is done to its
-//! bytes on their way (TLS) is a variant here, so that neither the native protocol nor the protocol
+//! Owns: the only layer between a socket and a protocol. `Conn` is the socket; a transformation of
+//! its bytes on their way (TLS) is a variant here. So neither the native protocol nor the protocol
 //! between nodes nor a client knows of it.
 
 use std::net::SocketAddr;
@@ -38,28 +38,30 @@ pub struct MovedStream {
 enum AnyMovedStream {
     Plain(MovedConn),
     Tls(Box<MovedTls>),
-    /// Other clones of it exist: it cannot be moved.
+    /// Other clones of the stream exist: it cannot be moved.
     Shared(SocketAddr),
 }
 
-/// A connection that was accepted where TLS is spoken.
+/// A connection that was accepted where TLS is enabled.
 pub struct Accepted {
-    /// After its handshake, or in the clear.
+    /// The connection, after its handshake or in the clear.
     pub stream: Stream,
-    /// What was read of it already, when it is in the clear.
+    /// Bytes already read from a connection in the clear; else empty.
     pub received: Vec<u8>,
 }
 
 impl Stream {
-    /// In the clear.
+    /// Creates a stream in the clear.
     pub fn plain(conn: Conn) -> Stream {
         Stream { inner: AnyStream::Plain(conn) }
     }
 
-    /// The first bytes of an accepted connection where TLS is spoken, for [`Stream::accept_tls`].
+    /// Reads the first bytes of an accepted connection where TLS is enabled, for
+    /// [`Stream::accept_tls`].
     ///
     /// # Errors
-    /// The connection ended; or it began in the clear and must not, or not within `patience`.
+    /// The connection ended, began in the clear where that is not allowed, or did not begin within
+    /// `patience`.
     pub async fn first_bytes(
         &self,
         rt: &Rt,
@@ -69,7 +71,8 @@ impl Stream {
         tls_stream::first_bytes(rt, self.conn(), plain, patience).await
     }
 
-    /// Shakes hands with a client that began with these bytes, unless they are in the clear.
+    /// Performs the handshake with a client that began with these bytes, unless they are in the
+    /// clear.
     ///
     /// # Errors
     /// The connection ended, or the handshake failed or was not completed by the deadline. It is closed.
@@ -105,7 +108,7 @@ impl Stream {
         Ok(Stream { inner: AnyStream::Tls(Rc::new(stream)) })
     }
 
-    /// What was agreed on in the handshake; `None` in the clear.
+    /// Returns the result of the handshake; `None` in the clear.
     pub fn tls(&self) -> Option<TlsInfo> {
         match &self.inner {
             AnyStream::Plain(_) => None,
@@ -147,7 +150,7 @@ impl Stream {
         }
     }
 
-    /// Ends both directions; what was written before is still sent.
+    /// Ends both directions; earlier writes are still sent.
     pub fn shutdown(&self) {
         match &self.inner {
             AnyStream::Plain(conn) => conn.shutdown(),
@@ -166,17 +169,17 @@ impl Stream {
         self.conn().acknowledge();
     }
 
-    /// The other side.
+    /// Returns the address of the other side.
     pub fn peer_addr(&self) -> SocketAddr {
         self.conn().peer_addr()
     }
 
-    /// This side.
+    /// Returns the address of this side.
     pub fn local_addr(&self) -> SocketAddr {
         self.conn().local_addr()
     }
 
-    /// Takes the stream off this shard. Only the last clone should be moved.
+    /// Detaches the stream from this shard. Only the last clone should be moved.
     pub fn into_moved(self) -> MovedStream {
         let inner = match self.inner {
             AnyStream::Plain(conn) => AnyMovedStream::Plain(conn.into_moved()),
@@ -188,10 +191,10 @@ impl Stream {
         MovedStream { inner }
     }
 
-    /// Puts a moved stream on this shard.
+    /// Attaches a moved stream to this shard.
     ///
     /// # Errors
-    /// As [`Conn::from_moved`]; or a clone of a TLS stream was left behind.
+    /// Like [`Conn::from_moved`]; or another clone of a TLS stream still exists.
     pub fn from_moved(rt: &Rt, moved: MovedStream) -> Result<Stream, IoError> {
         let inner = match moved.inner {
             AnyMovedStream::Plain(moved) => AnyStream::Plain(Conn::from_moved(rt, moved)?),
@@ -210,7 +213,7 @@ impl Stream {
         Ok(Stream { inner })
     }
 
-    /// The socket below: for what concerns the socket and not its bytes.
+    /// Returns the socket, for operations on it that do not concern its bytes.
     fn conn(&self) -> &Conn {
         match &self.inner {
             AnyStream::Plain(conn) => conn,

@@ -1,7 +1,7 @@
 //! TLS between a socket and a protocol.
 //!
-//! Owns: the sessions below [`crate::Stream`], their handshakes. Never: keys, certificates and settings (`tls`).
-//! Reads may be dropped and begun again at any time; a write that is dropped in the middle ends the connection, as a
+//! Owns: the sessions below [`crate::Stream`], their handshakes. Never: keys, certificates and settings (`tls`). A
+//! read may be dropped and restarted at any time. A write that is dropped in the middle ends the connection, as its
 //! record would be cut.
 //!
 //! Invariants:
@@ -29,9 +29,9 @@ use crate::net::{Conn, MovedConn};
 const HANDSHAKE_RECORD: u8 = 0x16;
 /// Most ciphertext of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
-/// Most bytes that are read to tell plain text from TLS.
+/// Most bytes that are read to distinguish plain text from TLS.
 const FIRST_BYTES_MAX: usize = 4096;
-/// Most plaintext that is encrypted before the socket is asked again: four records.
+/// Most plaintext that is encrypted before the socket is polled again: four records.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Clock for the validity of certificates: the time of the latest handshake of the node.
@@ -39,7 +39,7 @@ const PIECE_BYTES: usize = 64 << 10;
 pub struct TlsClock(AtomicU64);
 
 impl TlsClock {
-    /// A clock at 1970 until the first handshake.
+    /// Creates a clock that stands at 1970 until the first handshake.
     pub fn new() -> Arc<TlsClock> {
         Arc::default()
     }
@@ -56,7 +56,7 @@ impl TimeProvider for TlsClock {
     }
 }
 
-/// How connections are accepted with TLS; clones share it.
+/// Configuration of connections that are accepted with TLS; clones share it.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
     /// Keys, protocols, trusted certificates; built with `clock`.
@@ -65,7 +65,7 @@ pub struct TlsServer {
     pub clock: Arc<TlsClock>,
 }
 
-/// How connections are made with TLS; clones share it.
+/// Configuration of connections that are made with TLS; clones share it.
 #[derive(Clone, Debug)]
 pub struct TlsClient {
     /// Keys, protocols, trusted certificates; built with `clock`.
@@ -77,18 +77,18 @@ pub struct TlsClient {
 /// Policy for connections that begin without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainText {
-    /// It is closed.
+    /// The connection is closed.
     Refused,
-    /// It is served in the clear; the first byte decides.
+    /// The connection is served in the clear; the first byte decides.
     Accepted,
 }
 
 /// Result of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
-    /// As Java names it: `TLSv1.3`.
+    /// Java's name, such as `TLSv1.3`.
     pub protocol: &'static str,
-    /// As Java names it: `TLS_AES_256_GCM_SHA384`.
+    /// Java's name, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher_suite: &'static str,
     /// The certificate that the other side showed.
     pub peer: Option<PeerCertificate>,
@@ -100,7 +100,7 @@ pub struct TlsInfo {
 pub struct TlsStream {
     conn: Conn,
     session: RefCell<Session>,
-    /// Ciphertext that was read and not yet processed; its room is used again.
+    /// Ciphertext that was read and not yet processed; the buffer is reused.
     received: RefCell<Vec<u8>>,
     writing: Cell<Writing>,
 }
@@ -116,7 +116,7 @@ struct Session {
     tls: Connection,
     /// Plaintext at the front of the next write that is encrypted already.
     ahead: usize,
-    /// Room to put records together.
+    /// Scratch buffer in which records are assembled.
     gathered: Vec<u8>,
 }
 
@@ -125,14 +125,16 @@ enum Writing {
     Idle,
     /// A write waits for the socket in the middle of a record.
     Waiting,
-    /// Such a write was dropped.
+    /// A waiting write was dropped in the middle of a record.
     Cut,
 }
 
-/// The first bytes of a connection where TLS is spoken: those of a handshake, or in the clear.
+/// Reads the first bytes of a connection where TLS is enabled: those of a handshake, or in the
+/// clear.
 ///
 /// # Errors
-/// The connection ended; or it began in the clear and must not, or not within `patience`.
+/// The connection ended, began in the clear where that is not allowed, or did not begin within
+/// `patience`.
 pub(crate) async fn first_bytes(
     rt: &Rt,
     conn: &Conn,
@@ -141,7 +143,7 @@ pub(crate) async fn first_bytes(
 ) -> Result<Vec<u8>, IoError> {
     let mut first = Vec::new();
     let read = match plain {
-        // A silent client in the clear is not hurried either.
+        // A silent client in the clear has no deadline either.
         PlainText::Accepted => conn.read(&mut first, FIRST_BYTES_MAX).await?,
         PlainText::Refused => {
             let read = conn.read(&mut first, FIRST_BYTES_MAX);
@@ -165,7 +167,7 @@ pub fn is_handshake(first: &[u8]) -> bool {
 /// Accepts a connection that began with these bytes.
 ///
 /// # Errors
-/// It ended, or the handshake failed or was not completed by the deadline.
+/// The connection ended, or the handshake failed or was not completed by the deadline.
 pub(crate) async fn accept(
     rt: &Rt,
     conn: Conn,
@@ -181,10 +183,10 @@ pub(crate) async fn accept(
     Ok(stream)
 }
 
-/// Begins TLS on a connection that was made to a server of this name.
+/// Begins TLS on a connection to a server of this name.
 ///
 /// # Errors
-/// It ended, or the handshake failed or was not through by the deadline.
+/// The connection ended, or the handshake failed or was not completed by the deadline.
 pub(crate) async fn connect(
     rt: &Rt,
     conn: Conn,
@@ -229,12 +231,12 @@ impl TlsStream {
         done
     }
 
-    /// Sends and reads until both sides have agreed. Each step may take a millisecond of the processor: others have
-    /// their turn in between.
+    /// Sends and reads until both sides have agreed. Each step may take a millisecond of CPU time:
+    /// other tasks run in between.
     async fn exchange(&self, rt: &Rt) -> Result<(), IoError> {
         loop {
             let processed = self.process(&mut Room::take(&self.received).bytes, &mut Vec::new(), 0);
-            // An alert tells the other side why.
+            // An alert reports the cause to the other side.
             self.send_all().await?;
             processed?;
             if !self.session.borrow().tls.is_handshaking() {
@@ -248,7 +250,7 @@ impl TlsStream {
         }
     }
 
-    /// As [`crate::Stream::read`].
+    /// See [`crate::Stream::read`].
     pub(crate) async fn read(&self, into: &mut Vec<u8>, max: usize) -> Result<usize, IoError> {
         if max == 0 {
             return Ok(0);
@@ -264,8 +266,8 @@ impl TlsStream {
         }
     }
 
-    /// Decrypts received bytes and appends at most `max` bytes of plain text; `None` when more must
-    /// be read first, 0 at the end.
+    /// Decrypts received bytes and appends at most `max` bytes of plain text. Returns `None` if
+    /// more must be read first, 0 at the end.
     fn process(
         &self,
         received: &mut Vec<u8>,
@@ -310,7 +312,7 @@ impl TlsStream {
         Ok((taken > 0 || is_over).then_some(taken))
     }
 
-    /// As [`crate::Stream::write_all`].
+    /// See [`crate::Stream::write_all`].
     pub(crate) async fn write_all(&self, bytes: &[u8]) -> Result<(), IoError> {
         let mut rest = bytes;
         loop {
@@ -323,7 +325,7 @@ impl TlsStream {
         }
     }
 
-    /// As [`crate::Stream::try_write`].
+    /// See [`crate::Stream::try_write`].
     pub(crate) fn try_write(&self, bytes: &[u8]) -> Result<usize, IoError> {
         let session = &mut *self.session.borrow_mut();
         if !self.flush(session)? {
@@ -395,7 +397,7 @@ impl TlsStream {
         IoError { kind, operation, path, detail: detail.to_owned() }
     }
 
-    /// As [`crate::Stream::shutdown`]; sends `close_notify` first, if the socket accepts it.
+    /// Like [`crate::Stream::shutdown`]; sends `close_notify` first, if the socket accepts it.
     pub(crate) fn shutdown(&self) {
         if let Ok(mut session) = self.session.try_borrow_mut() {
             session.tls.send_close_notify();
@@ -405,7 +407,7 @@ impl TlsStream {
         self.conn.shutdown();
     }
 
-    /// The socket below.
+    /// Returns the socket.
     pub(crate) fn conn(&self) -> &Conn {
         &self.conn
     }
@@ -433,7 +435,7 @@ impl TlsStream {
         }
     }
 
-    /// Puts it on this shard.
+    /// Attaches a moved connection to this shard.
     pub(crate) fn from_moved(rt: &Rt, moved: MovedTls) -> Result<TlsStream, IoError> {
         Ok(TlsStream {
             conn: Conn::from_moved(rt, moved.conn)?,
@@ -444,12 +446,12 @@ impl TlsStream {
     }
 }
 
-/// Moves decrypted bytes over, at most `max`.
+/// Appends at most `max` decrypted bytes.
 fn take_plain(tls: &mut Connection, into: &mut Vec<u8>, max: usize) -> usize {
     let mut taken = 0;
     while taken < max {
         let mut reader = tls.reader();
-        // Nothing now, or the end: `process` tells which.
+        // No bytes now, or the end: `process` distinguishes them.
         let Ok(chunk) = reader.fill_buf() else { break };
         let Some(part) = chunk.get(..chunk.len().min(max - taken)).filter(|p| !p.is_empty()) else {
             break;
@@ -462,7 +464,7 @@ fn take_plain(tls: &mut Connection, into: &mut Vec<u8>, max: usize) -> usize {
     taken
 }
 
-/// The room for ciphertext while a read uses it; it is put back when the read ends or is dropped.
+/// Buffer for ciphertext while a read uses it; returned when the read ends or is dropped.
 struct Room<'a> {
     home: &'a RefCell<Vec<u8>>,
     bytes: Vec<u8>,
@@ -480,7 +482,7 @@ impl Drop for Room<'_> {
     }
 }
 
-/// A write that waits; dropped before its end it has cut a record.
+/// A waiting write; if it is dropped before its end, it has cut a record.
 struct WaitingWrite<'a>(&'a Cell<Writing>);
 
 impl WaitingWrite<'_> {
@@ -502,7 +504,7 @@ impl Drop for WaitingWrite<'_> {
     }
 }
 
-/// The socket as a session writes to it: several records with one call.
+/// The socket as the session's writer: several records with one call.
 struct Socket<'a> {
     conn: &'a Conn,
     gathered: &'a mut Vec<u8>,

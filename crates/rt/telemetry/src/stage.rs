@@ -55,7 +55,7 @@ impl Stage {
         StageTask { gauge: &self.active, completed: Some(&self.completed) }
     }
 
-    /// As [`Stage::run`] for a part of a task that counts as completed elsewhere.
+    /// Like [`Stage::run`], for a part of a task that counts as completed elsewhere.
     #[must_use = "the task ends when this is dropped"]
     pub fn hold(&self) -> StageTask<'_> {
         self.active.add(1);

@@ -1,10 +1,10 @@
-//! Fields of certificates: who it names, how long it is valid, which key it certifies.
+//! Fields of certificates: the holder's names, the validity, the certified key.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-/// What a certificate says of its holder.
+/// Fields of the certificate that a peer showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerCertificate {
     /// The subject as text, `CN=…, O=…`.
@@ -17,14 +17,14 @@ pub struct PeerCertificate {
     pub uris: Vec<String>,
     /// Serial number, hexadecimal.
     pub serial: String,
-    /// Begin of its validity, seconds since 1970.
+    /// Start of its validity, seconds since 1970.
     pub not_before: i64,
     /// End of its validity, seconds since 1970.
     pub not_after: i64,
 }
 
 impl PeerCertificate {
-    /// The fields of a certificate; `None` when the bytes are not one.
+    /// Parses a certificate; `None` if the bytes are not one.
     pub fn parse(der: &[u8]) -> Option<PeerCertificate> {
         let certificate = parse(der)?;
         let mut found = PeerCertificate {
@@ -55,7 +55,7 @@ impl PeerCertificate {
         self.uris.iter().map(String::as_str).find(|uri| uri.starts_with("spiffe://"))
     }
 
-    /// Whether it is valid at this time.
+    /// Returns true if it is valid at this time.
     pub fn is_valid_at(&self, unix_seconds: i64) -> bool {
         (self.not_before..=self.not_after).contains(&unix_seconds)
     }
@@ -80,7 +80,7 @@ impl Linking {
     }
 }
 
-/// A certificate that is followed by nothing.
+/// Parses a certificate; `None` if bytes follow it.
 fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
     let (rest, certificate) = X509Certificate::from_der(der).ok()?;
     rest.is_empty().then_some(certificate)

@@ -1,4 +1,4 @@
-//! The configurations that connections are made with.
+//! TLS configurations of servers and clients.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::offer::Offer;
 pub use crate::verify::HostNames;
 use crate::verify::{ClientVerifier, ServerVerifier};
 
-/// Whether clients show certificates.
+/// Authentication of clients by certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ClientAuth {
-    /// They are not asked.
+    /// Clients are not asked for a certificate.
     #[default]
     NotRequired,
-    /// They may; what they show must be trusted.
+    /// Clients may show a certificate; it must be trusted.
     Optional,
-    /// They must.
+    /// Clients must show a trusted certificate.
     Required,
 }
 
-/// Whether sessions are resumed with tickets.
+/// Session resumption with tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SessionTickets {
     /// Reconnecting clients skip the costly part of the handshake.
@@ -41,7 +41,7 @@ pub enum SessionTickets {
     Off,
 }
 
-/// What a server's configuration is made of.
+/// Components of a server's configuration.
 #[derive(Clone, Debug)]
 pub struct ServerParts {
     /// Heads the names of settings in errors: `client_encryption_options`.
@@ -50,19 +50,19 @@ pub struct ServerParts {
     pub identity: Identity,
     /// Authorities of clients' certificates.
     pub trust: Option<Trust>,
-    /// Whether clients show certificates.
+    /// Authentication of clients by certificate.
     pub client_auth: ClientAuth,
     /// Certificates that their authorities revoked.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
     /// Versions and suites.
     pub offer: Offer,
-    /// Whether sessions are resumed.
+    /// Session resumption.
     pub tickets: SessionTickets,
-    /// The time.
+    /// Source of the current time.
     pub clock: Arc<dyn TimeProvider>,
 }
 
-/// What a client's configuration is made of.
+/// Components of a client's configuration.
 #[derive(Clone, Debug)]
 pub struct ClientParts {
     /// Heads the names of settings in errors: `server_encryption_options`.
@@ -71,20 +71,21 @@ pub struct ClientParts {
     pub identity: Option<Identity>,
     /// Authorities of servers' certificates.
     pub trust: Trust,
-    /// Whether the server's name counts.
+    /// Verification of the server's name.
     pub host_names: HostNames,
     /// Certificates that their authorities revoked.
     pub revoked: Vec<CertificateRevocationListDer<'static>>,
     /// Versions and suites.
     pub offer: Offer,
-    /// The time.
+    /// Source of the current time.
     pub clock: Arc<dyn TimeProvider>,
 }
 
-/// A server's configuration. Each has ticket keys of its own: a session of an older one is not resumed.
+/// Builds a server's configuration. Each has its own ticket keys: sessions of an older
+/// configuration are not resumed.
 ///
 /// # Errors
-/// Clients must show certificates and no authority is trusted; or rustls refuses the parts.
+/// Clients must show certificates and no authority is trusted; or rustls rejects the parts.
 pub fn server_config(parts: ServerParts) -> Result<Arc<ServerConfig>, TlsError> {
     let section = parts.section;
     let provider = provider(&parts.offer);
@@ -105,10 +106,10 @@ pub fn server_config(parts: ServerParts) -> Result<Arc<ServerConfig>, TlsError> 
     Ok(Arc::new(config))
 }
 
-/// A client's configuration.
+/// Builds a client's configuration.
 ///
 /// # Errors
-/// rustls refuses the parts.
+/// rustls rejects the parts.
 pub fn client_config(parts: ClientParts) -> Result<Arc<ClientConfig>, TlsError> {
     let section = parts.section;
     let provider = provider(&parts.offer);
@@ -145,7 +146,7 @@ fn refused(section: &str, error: &rustls::Error) -> TlsError {
         .at(format!("\"{section}\""))
 }
 
-/// The suites of an offer; everything else of them that does the cryptography.
+/// Cryptography provider with the suites of an offer and the defaults of the implementation.
 fn provider(offer: &Offer) -> Arc<CryptoProvider> {
     let cipher_suites = offer.suites.clone();
     Arc::new(CryptoProvider { cipher_suites, ..rustls::crypto::ring::default_provider() })
@@ -188,7 +189,7 @@ fn client_verifier(
     Ok(Arc::new(ClientVerifier::new(chains, trust.certificates.clone())))
 }
 
-/// The first key that signs in a way that the client accepts.
+/// Selects the first key whose signature scheme the client accepts, or else the first key.
 #[derive(Debug)]
 struct KeyChoice(Vec<Arc<CertifiedKey>>);
 

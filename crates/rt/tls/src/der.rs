@@ -1,4 +1,4 @@
-//! The few steps through DER that the JKS reader needs.
+//! The part of a DER parser that the JKS reader needs.
 
 /// Tag of a SEQUENCE.
 pub(crate) const SEQUENCE: u8 = 0x30;
@@ -7,7 +7,7 @@ pub(crate) const OCTET_STRING: u8 = 0x04;
 /// Tag of an OBJECT IDENTIFIER.
 pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
 
-/// The content of the element at the front, which has this tag, and the bytes after it.
+/// Returns the content of the first element, which must have this tag, and the bytes after it.
 pub(crate) fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = bytes.split_first()?;
     if *first != tag {

@@ -1,14 +1,14 @@
-//! Why key material or settings cannot be used.
+//! Errors of key material and settings.
 
-/// Key material or a setting that cannot be used: the place, the problem, the remedy.
+/// Error of key material or a setting: the place, the problem, the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct TlsError {
     /// Setting and file, such as `"keystore" conf/.keystore`.
     pub place: String,
-    /// What is wrong.
+    /// The problem, such as a wrong password.
     pub problem: String,
-    /// What to do about it.
+    /// The remedy for the operator.
     pub remedy: String,
 }
 

@@ -3,10 +3,10 @@
 use crate::certificate::PeerCertificate;
 use crate::material::{Identity, KeyMaterial, Source, Trust, revocation_lists};
 
-/// The password of the fixtures: with another one nothing behind a checksum is reached.
+/// The password of the fixtures: with another one the reader stops at the checksum.
 const PASSWORD: &str = "cassandra";
 
-/// Reads `data` as everything that this crate reads; must never panic.
+/// Reads `data` with every reader of this crate; must never panic.
 pub fn fuzz_material(data: &[u8]) {
     let store = Source { place: "fuzz".to_owned(), bytes: data.to_vec() };
     for password in [Some(PASSWORD), None] {

@@ -1,8 +1,8 @@
 //! Java's own key store format, JKS: keys with their chains, and trusted certificates.
 //!
-//! The whole file is covered by a SHA-1 keyed with the password; a private key is hidden by a key stream of SHA-1
-//! and checked by another. Layout: `FEEDFEED`, version 1 or 2, count, entries, 20 bytes of SHA-1; numbers are big
-//! endian, strings have a 2-byte length, certificates and keys a 4-byte one.
+//! The whole file is covered by a SHA-1 keyed with the password. A private key is encrypted with a key stream of
+//! SHA-1 and checked by another digest. Layout: `FEEDFEED`, version 1 or 2, count, entries, 20 bytes of SHA-1;
+//! numbers are big endian, strings have a 2-byte length, certificates and keys a 4-byte one.
 
 use sha1::{Digest, Sha1};
 
@@ -13,9 +13,9 @@ use crate::error::Problem;
 pub(crate) const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
 /// First bytes of a JCEKS file.
 pub(crate) const MAGIC_JCEKS: [u8; 4] = [0xce, 0xce, 0xce, 0xce];
-/// Keyed into the checksum of the file behind the password.
+/// Hashed after the password into the checksum of the file.
 const WHITENER: &[u8] = b"Mighty Aphrodite";
-/// Bytes of a SHA-1, also of the salt.
+/// Bytes of a SHA-1; the salt has the same size.
 const DIGEST: usize = 20;
 /// 1.3.6.1.4.1.42.2.17.1.1, Sun's key protection.
 const SUN_KEY_PROTECTOR: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x2a, 0x02, 0x11, 0x01, 0x01];
@@ -28,11 +28,11 @@ const CHAIN_MAX: u32 = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Jks {
     pub(crate) keys: Vec<JksKey>,
-    /// Certificates trusted by themselves.
+    /// Trusted certificates, without a key.
     pub(crate) trusted: Vec<Vec<u8>>,
 }
 
-/// A private key as it stands in the file.
+/// A private key as stored in the file.
 #[derive(Debug)]
 pub(crate) struct JksKey {
     pub(crate) alias: String,
@@ -40,7 +40,7 @@ pub(crate) struct JksKey {
     pub(crate) chain: Vec<Vec<u8>>,
 }
 
-/// Reads a file. Without a password its checksum cannot be compared, as in Java.
+/// Reads a file. As in Java, the checksum is not verified without a password.
 pub(crate) fn read(bytes: &[u8], password: Option<&str>) -> Result<Jks, Problem> {
     let damaged = || {
         Problem::new(
@@ -93,7 +93,7 @@ fn entries(reader: &mut Reader<'_>) -> Option<Jks> {
 }
 
 impl JksKey {
-    /// The private key as PKCS#8.
+    /// Decrypts the private key; returns PKCS#8.
     pub(crate) fn open(&self, password: &str) -> Result<Vec<u8>, Problem> {
         let hidden = self.hidden().ok_or_else(|| {
             Problem::new(
@@ -121,7 +121,7 @@ impl JksKey {
         if found.as_slice() == check { Ok(plain) } else { Err(wrong()) }
     }
 
-    /// The octets of the EncryptedPrivateKeyInfo.
+    /// Returns the octets of the EncryptedPrivateKeyInfo.
     fn hidden(&self) -> Option<&[u8]> {
         let (info, _) = der::element(&self.protected, der::SEQUENCE)?;
         let (algorithm, rest) = der::element(info, der::SEQUENCE)?;
@@ -131,7 +131,7 @@ impl JksKey {
     }
 }
 
-/// Java's characters of a password: UTF-16, big endian.
+/// Encodes a password as Java does: UTF-16, big endian.
 fn utf16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }

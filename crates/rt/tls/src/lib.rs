@@ -1,15 +1,15 @@
 //! Key stores, certificates and TLS settings as rustls configurations.
 //!
-//! Owns: the readers of PEM, JKS and PKCS12 ([`material`]), Java's and GnuTLS's names of protocols and cipher
-//! suites ([`offer`]), fields of certificates ([`certificate`]), the configurations of servers and clients
-//! ([`config`]), when changed files are loaded again and when an expiry is reported ([`reload`]). Never: files,
-//! clocks, sockets; bytes, settings and a [`TimeProvider`] come in, configurations and errors go out.
+//! Owns: the readers of PEM, JKS and PKCS12 ([`material`]), Java's and GnuTLS's names of protocols and cipher suites
+//! ([`offer`]), fields of certificates ([`certificate`]), the configurations of servers and clients ([`config`]), the
+//! schedule of reloads and expiry notices ([`reload`]). Never: files, clocks, sockets. Inputs are bytes, settings and
+//! a [`TimeProvider`]; outputs are configurations and errors.
 //!
 //! Invariants:
 //! - INV-tls-1: a configuration exists only for a private key that matches its leaf certificate, and for a chain in
 //!   which each certificate is followed by its issuer.
 //! - INV-tls-2: no bytes panic a reader; sizes and work factors are bounded before they are acted on.
-//! - INV-tls-3: what a setting asks for and rustls cannot do is refused by name; it never weakens what is offered.
+//! - INV-tls-3: a setting that rustls cannot satisfy is rejected by name; it never weakens the offer.
 //!
 //! Reading order: [`material`], [`offer`], [`config`], [`reload`].
 

@@ -1,6 +1,6 @@
-//! Private keys with their chains, and trusted certificates, out of PEM, JKS or PKCS12.
+//! Readers of private keys with their chains, and of trusted certificates, from PEM, JKS or PKCS12.
 //!
-//! The format is detected by the content: Java opens JKS and PKCS12 whatever `store_type` says.
+//! The format is detected by the content: Java too opens JKS and PKCS12 whatever `store_type` says.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const CHAIN_MAX: usize = 20;
 const ITERATIONS_MAX: u32 = 10_000_000;
 const SCRYPT_BYTES_MAX: u64 = 256 << 20;
 
-/// The content of a file, or text that stands in the configuration.
+/// Content of a file, or inline text of the configuration.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Source {
     /// Setting and file as errors name them, such as `"keystore" conf/.keystore`.
@@ -35,14 +35,14 @@ impl core::fmt::Debug for Source {
     }
 }
 
-/// Where a private key and its chain come from.
+/// Source of a private key and its chain.
 #[derive(Clone, Debug)]
 pub struct KeyMaterial {
     /// Key store, or PEM with the chain and, without `key`, the key.
     pub store: Source,
-    /// PEM of the key, when it has a file of its own.
+    /// PEM of the key, if it has its own file.
     pub key: Option<Source>,
-    /// Opens store and key.
+    /// Password of store and key.
     pub password: Option<String>,
 }
 
@@ -74,16 +74,16 @@ struct Content {
     /// Certificates in the order of the file; a chain is found among them.
     certificates: Vec<Vec<u8>>,
     trusted: Vec<Vec<u8>>,
-    /// Every certificate must belong to the chain of the key, as in PEM.
+    /// True if every certificate must belong to the chain of the key, as in PEM.
     is_one_chain: bool,
 }
 
 impl Identity {
-    /// Reads, links and checks.
+    /// Reads, links and checks the keys and their chains.
     ///
     /// # Errors
-    /// The bytes are of no known format or damaged, the password is wrong, there is no key, a key does not match
-    /// its certificate, or the chain does not hold.
+    /// The bytes are of no known format or corrupt, the password is wrong, the key is missing, a
+    /// key does not match its certificate, or the chain is broken.
     pub fn read(material: &KeyMaterial) -> Result<Identity, TlsError> {
         let password = material.password.as_deref();
         let place = &material.store.place;
@@ -112,7 +112,7 @@ impl Identity {
         Ok(identity)
     }
 
-    /// What the leaf certificates say.
+    /// Returns the fields of the leaf certificates.
     pub fn certificates(&self) -> impl Iterator<Item = PeerCertificate> + '_ {
         self.keys.iter().filter_map(|key| PeerCertificate::parse(key.cert.first()?))
     }
@@ -123,7 +123,7 @@ impl Trust {
     /// leaves of its keys.
     ///
     /// # Errors
-    /// As [`Identity::read`]; or there is none.
+    /// Like [`Identity::read`]; or the source has no trusted certificate.
     pub fn read(source: &Source, password: Option<&str>) -> Result<Trust, TlsError> {
         let content = content(source, password, Use::Trust)?;
         if content.trusted.is_empty() {
@@ -141,10 +141,10 @@ impl Trust {
     }
 }
 
-/// Reads revocation lists: PEM, or one in DER.
+/// Reads revocation lists: PEM, or a single one in DER.
 ///
 /// # Errors
-/// There is none.
+/// The source has no revocation list.
 pub fn revocation_lists(
     source: &Source,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
@@ -225,7 +225,7 @@ fn pem_content(bytes: &[u8], password: Option<&str>, wanted: Use) -> Result<Cont
             ("ENCRYPTED PRIVATE KEY", Use::Keys) => {
                 content.keys.push(PrivateKeyDer::Pkcs8(decrypted(&der, password)?.into()));
             }
-            // Parameters of curves and requests stand beside keys; they say nothing more.
+            // Curve parameters and requests may stand beside keys; they are ignored.
             _ => {}
         }
     }
@@ -233,7 +233,7 @@ fn pem_content(bytes: &[u8], password: Option<&str>, wanted: Use) -> Result<Cont
     Ok(content)
 }
 
-/// The PKCS#8 key inside of an encrypted one.
+/// Decrypts an encrypted key; returns PKCS#8.
 fn decrypted(der: &[u8], password: Option<&str>) -> Result<Vec<u8>, Problem> {
     use pkcs8::pkcs5::EncryptionScheme;
     use pkcs8::pkcs5::pbes2::Kdf;
@@ -293,7 +293,7 @@ fn pkcs12_content(bytes: &[u8], password: Option<&str>, wanted: Use) -> Result<C
         return Err(password_missing());
     }
     let found = pkcs12::read(bytes, password.unwrap_or_default());
-    // Without one its certificates are readable only when it was made without one.
+    // Without a password the certificates are readable only if the store was created without one.
     let found = found.map_err(|p| if password.is_some() { p } else { password_missing() })?;
     let mut content = Content::default();
     if wanted == Use::Keys {
@@ -302,7 +302,7 @@ fn pkcs12_content(bytes: &[u8], password: Option<&str>, wanted: Use) -> Result<C
         return Ok(content);
     }
     content.trusted = match (found.trusted.is_empty(), found.keys.is_empty()) {
-        // Openssl does not mark trusted certificates.
+        // openssl does not mark trusted certificates.
         (true, true) => found.certificates,
         (true, false) => leaves(&found)?,
         (false, true) => found.trusted,
@@ -314,7 +314,7 @@ fn pkcs12_content(bytes: &[u8], password: Option<&str>, wanted: Use) -> Result<C
     Ok(content)
 }
 
-/// Certificates of the private keys.
+/// Returns the certificates of the private keys.
 fn leaves(store: &pkcs12::Pkcs12) -> Result<Vec<Vec<u8>>, Problem> {
     let mut leaves = Vec::new();
     for key in &store.keys {
@@ -331,7 +331,7 @@ fn password_missing() -> Problem {
 
 type SigningKey = Arc<dyn rustls::sign::SigningKey>;
 
-/// The key as rustls signs with it, and its public part.
+/// Returns the key in rustls's form, and its public part.
 fn public_key(key: &PrivateKeyDer<'_>) -> Result<(SigningKey, Vec<u8>), Problem> {
     let unsupported = || {
         Problem::new(

@@ -1,7 +1,7 @@
 //! Protocol versions and cipher suites: Java's names, GnuTLS's priority strings.
 //!
-//! Java and GnuTLS know suites that rustls does not implement (CBC, RSA key exchange, TLS 1.0): they are left out and
-//! named in [`Offer::left_out`], as long as something stays. What neither knows is refused.
+//! Java and GnuTLS know suites that rustls does not implement (CBC, RSA key exchange, TLS 1.0). They are dropped and
+//! listed in [`Offer::left_out`], as long as another one remains. Names that neither knows are rejected.
 
 use rustls::crypto::ring::ALL_CIPHER_SUITES;
 use rustls::version::{TLS12, TLS13};
@@ -11,7 +11,7 @@ use crate::error::{Problem, TlsError};
 
 /// Protocol versions that Java knows and rustls does not implement.
 const OLD_PROTOCOLS: [&str; 5] = ["SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.0", "TLSv1.1"];
-/// What GnuTLS switches on and off beside what is offered here; removing it changes nothing.
+/// Algorithms and versions of GnuTLS that are not offered; removing one has no effect.
 const GNUTLS_ABSENT: &[&str] = &[
     "3DES-CBC",
     "AES-128-CBC",
@@ -61,17 +61,17 @@ const GNUTLS_ABSENT: &[&str] = &[
 pub struct Offer {
     /// Never empty.
     pub versions: Vec<&'static SupportedProtocolVersion>,
-    /// In order of preference; at least one for some version.
+    /// Suites in order of preference; at least one fits an offered version.
     pub suites: Vec<SupportedCipherSuite>,
-    /// Whether the server's order counts, not the client's.
+    /// True if the server's order of preference wins over the client's.
     pub prefers_own_order: bool,
-    /// Whether the settings switch session tickets off.
+    /// True if the settings disable session tickets.
     pub without_tickets: bool,
-    /// Names that were asked for and are not implemented.
+    /// Requested names that are not implemented.
     pub left_out: Vec<String>,
 }
 
-/// What the settings say.
+/// Settings that select versions and suites.
 #[derive(Clone, Debug, Default)]
 pub struct OfferSettings {
     /// Heads the names of settings in errors: `client_encryption_options`.
@@ -82,7 +82,7 @@ pub struct OfferSettings {
     pub accepted_protocols: Vec<String>,
     /// `cipher_suites` by Java's names; empty: all.
     pub cipher_suites: Vec<String>,
-    /// `priority_string` of GnuTLS, instead of the three before.
+    /// `priority_string` of GnuTLS; the three settings above limit it further.
     pub priority_string: Option<String>,
 }
 
@@ -99,10 +99,10 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// What the settings come to.
+    /// Builds the offer that the settings select.
     ///
     /// # Errors
-    /// A name is not known, or nothing is left.
+    /// A name is unknown, or no version or suite remains.
     pub fn new(settings: &OfferSettings) -> Result<Offer, TlsError> {
         let place = |key: &str| format!("\"{}.{key}\"", settings.section);
         let mut offer = Offer::default();
@@ -202,7 +202,7 @@ impl Offer {
         Ok(())
     }
 
-    /// One word after the first; `None` when it asks for what is not implemented.
+    /// Applies one word after the first; `None` if it requests an unimplemented algorithm.
     fn apply_priority(&mut self, word: &str) -> Option<()> {
         match word {
             "%SERVER_PRECEDENCE" => {
@@ -213,7 +213,7 @@ impl Offer {
                 self.without_tickets = true;
                 return Some(());
             }
-            // Renegotiation does not exist here, so it is safe.
+            // Renegotiation is not implemented, so it is safe.
             "%SAFE_RENEGOTIATION" | "%PARTIAL_RENEGOTIATION" => return Some(()),
             _ => {}
         }
@@ -252,7 +252,7 @@ impl Offer {
     }
 }
 
-/// Bits of the key of a suite's cipher.
+/// Key length of a suite's cipher in bits.
 fn bits(suite: SupportedCipherSuite) -> u16 {
     match suite_name(suite.suite()) {
         Some(name) if name.contains("AES_128") => 128,
@@ -266,7 +266,7 @@ fn names(versions: impl Iterator<Item = &'static SupportedProtocolVersion> + Clo
     names.join(", ")
 }
 
-/// Whether the name has the form of Java's cipher suites.
+/// Returns true if the name has the form of Java's cipher suites.
 fn is_suite_of_java(name: &str) -> bool {
     let is_form = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let is_cipher = ["_CBC", "_GCM", "_CCM", "_RC4", "_NULL", "_DES", "POLY1305"];
@@ -280,7 +280,7 @@ fn is_suite_of_java(name: &str) -> bool {
         || name == "TLS_AES_128_CCM_SHA256"
 }
 
-/// A suite as Java names it.
+/// Returns Java's name of a suite.
 pub fn suite_name(suite: CipherSuite) -> Option<&'static str> {
     Some(match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
@@ -308,7 +308,7 @@ pub fn suite_name(suite: CipherSuite) -> Option<&'static str> {
     })
 }
 
-/// A protocol version as Java names it.
+/// Returns Java's name of a protocol version.
 pub fn protocol_name(version: ProtocolVersion) -> Option<&'static str> {
     match version {
         ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),

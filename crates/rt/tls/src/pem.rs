@@ -17,12 +17,12 @@ pub(crate) struct Section<'a> {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Whether the bytes have a PEM section.
+/// Returns true if the bytes contain a PEM section.
 pub(crate) fn is_pem(bytes: &[u8]) -> bool {
     bytes.windows(BEGIN.len()).any(|window| window == BEGIN.as_bytes())
 }
 
-/// All sections, in their order.
+/// Returns all sections, in their order.
 pub(crate) fn sections(bytes: &[u8]) -> Result<Vec<Section<'_>>, Problem> {
     let remedy = "write the file again with openssl or export it again";
     let text = core::str::from_utf8(bytes)
@@ -58,7 +58,7 @@ pub(crate) fn sections(bytes: &[u8]) -> Result<Vec<Section<'_>>, Problem> {
     Ok(sections)
 }
 
-/// Decodes base64 with any white space in between.
+/// Decodes base64; ignores white space.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut held, mut padding) = (0_u32, 0_u32, 0_u32);
@@ -86,7 +86,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
             bits &= (1 << held) - 1;
         }
     }
-    // Bits left over are zero, and padding fills the last group of four.
+    // Leftover bits must be zero, and padding must fill the last group of four.
     let is_whole = bits == 0
         && match held {
             0 => padding == 0,

@@ -12,11 +12,11 @@ pub(crate) struct Pkcs12 {
     pub(crate) keys: Vec<Vec<u8>>,
     /// All certificates.
     pub(crate) certificates: Vec<Vec<u8>>,
-    /// Those that keytool marked as trusted.
+    /// Certificates that keytool marked as trusted.
     pub(crate) trusted: Vec<Vec<u8>>,
 }
 
-/// Opens a file; the crate below bounds iterations and memory of key derivation.
+/// Opens a file. `p12_keystore` bounds iterations and memory of key derivation.
 pub(crate) fn read(bytes: &[u8], password: &str) -> Result<Pkcs12, Problem> {
     let archive = Pkcs12Archive::from_pkcs12(bytes, password).map_err(|error| problem(&error))?;
     let all = archive.certs.iter().map(|bag| bag.cert.as_der().to_vec());

@@ -1,6 +1,7 @@
-//! When changed files are loaded again, and when the end of a certificate's validity is reported.
+//! Decides when changed files are reloaded, and when the expiry of a certificate is reported.
 //!
-//! Owns: decisions. Never: reads files. Contents are compared, not times: orchestrators swap links and keep times.
+//! Owns: decisions. Never: reads files. Contents are compared, not modification times: orchestrators swap links and
+//! preserve times.
 
 use core::time::Duration;
 
@@ -9,10 +10,11 @@ use stdx::Instant;
 
 use crate::material::Source;
 
-/// How long a change must rest before it is loaded: key and certificate are rarely written at once.
+/// How long a change must be stable before it is loaded: key and certificate are rarely written at
+/// the same time.
 pub const QUIET: Duration = Duration::from_secs(1);
 
-/// Days before the end of validity at which it is reported.
+/// Days before its expiry at which a certificate is reported.
 const NOTICE_DAYS: [i64; 2] = [30, 7];
 const DAY_SECONDS: i64 = 86_400;
 
@@ -21,7 +23,7 @@ const DAY_SECONDS: i64 = 86_400;
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of these sources, in an order that stays.
+    /// Computes the fingerprint of these sources; their order matters.
     pub fn of<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Fingerprint {
         let mut hash = Sha256::new();
         for source in sources {
@@ -34,14 +36,14 @@ impl Fingerprint {
     }
 }
 
-/// What to do about the files as they were just read.
+/// Next step for the files that were just read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// They are in use already, or known not to work.
+    /// They are in use already, or failed to load before.
     Keep,
-    /// They changed a moment ago: read them again after [`QUIET`].
+    /// They changed recently: read them again after [`QUIET`].
     Wait,
-    /// They changed and came to rest: load them, then call [`Reload::loaded`] or [`Reload::failed`].
+    /// They changed and are stable: load them, then call [`Reload::loaded`] or [`Reload::failed`].
     Load,
 }
 
@@ -49,21 +51,21 @@ pub enum Decision {
 #[derive(Clone, Debug)]
 pub struct Reload {
     in_use: Fingerprint,
-    /// A change that has not come to rest, and since when it is as it is.
+    /// A change that is not stable yet, and when it was first read.
     changing: Option<(Fingerprint, Instant)>,
-    /// What could not be loaded last.
+    /// Content that last failed to load.
     failed: Option<Fingerprint>,
     failures: u64,
     reloads: u64,
 }
 
 impl Reload {
-    /// Begins with files that were loaded.
+    /// Starts with files that were loaded.
     pub fn new(in_use: Fingerprint) -> Reload {
         Reload { in_use, changing: None, failed: None, failures: 0, reloads: 0 }
     }
 
-    /// Decides about files as they were read now.
+    /// Decides the next step for files that were read now.
     pub fn observe(&mut self, now: Instant, read: Fingerprint) -> Decision {
         if read == self.in_use {
             self.changing = None;
@@ -86,7 +88,7 @@ impl Reload {
         }
     }
 
-    /// The files with this content are in use now.
+    /// Records that the files with this content are in use.
     pub fn loaded(&mut self, read: Fingerprint) {
         self.in_use = read;
         self.changing = None;
@@ -94,34 +96,35 @@ impl Reload {
         self.reloads += 1;
     }
 
-    /// They cannot be used: what was loaded before stays, and they are not tried again until they change.
+    /// Records that they cannot be used: the earlier content stays in use, and these are not
+    /// retried until they change.
     pub fn failed(&mut self, read: Fingerprint) {
         self.changing = None;
         self.failed = Some(read);
         self.failures += 1;
     }
 
-    /// Reloads that succeeded.
+    /// Number of reloads that succeeded.
     pub fn reloads(&self) -> u64 {
         self.reloads
     }
 
-    /// Reloads that failed.
+    /// Number of reloads that failed.
     pub fn failures(&self) -> u64 {
         self.failures
     }
 }
 
-/// Why an operator should renew a certificate.
+/// Reason for an operator to renew a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExpiryNotice {
-    /// It ends within so many days.
+    /// It expires within this many days.
     Days(i64),
-    /// It has ended.
+    /// It has expired.
     Expired,
 }
 
-/// Reports the end of one certificate's validity, each notice once.
+/// Reports the expiry of one certificate, each notice once.
 #[derive(Clone, Debug, Default)]
 pub struct ExpiryWatch {
     not_after: i64,
@@ -129,7 +132,7 @@ pub struct ExpiryWatch {
 }
 
 impl ExpiryWatch {
-    /// The notice that is due; a certificate with another end begins anew.
+    /// Returns the notice that is due. A certificate with another end of validity starts over.
     pub fn check(&mut self, not_after: i64, now_seconds: i64) -> Option<ExpiryNotice> {
         if self.not_after != not_after {
             *self = ExpiryWatch { not_after, reported: None };

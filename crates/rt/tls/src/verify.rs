@@ -1,7 +1,7 @@
-//! Who is trusted: the chain to an authority, or the very certificate.
+//! Trust in certificates: by a chain to an authority, or by the certificate itself.
 //!
-//! As in Java, a certificate that is itself in the trust store is trusted; rustls alone refuses one that may also
-//! sign others, as `openssl req -x509` makes them.
+//! Like in Java, a certificate that is itself in the trust store is trusted. rustls alone rejects one that may also
+//! sign others, such as those of `openssl req -x509`. For servers this needs [`HostNames::Ignored`].
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 
 use crate::certificate::PeerCertificate;
 
-/// Whether the names of a server are compared with the host that was meant.
+/// Comparison of a server's certificate with the host name that was meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostNames {
     /// They must match.
@@ -22,12 +22,12 @@ pub enum HostNames {
     Ignored,
 }
 
-/// Certificates that are trusted by themselves.
+/// Certificates that are trusted without a chain.
 #[derive(Clone, Debug)]
 struct Pinned(Vec<CertificateDer<'static>>);
 
 impl Pinned {
-    /// Whether a certificate is trusted although its chain was refused for this reason.
+    /// Returns true if a certificate is trusted although its chain was rejected for this reason.
     fn accepts(&self, leaf: &CertificateDer<'_>, refused: &Error, now: UnixTime) -> bool {
         let is_final = matches!(
             refused,
@@ -144,7 +144,7 @@ impl ServerCertVerifier for ServerVerifier {
             Ok(verified) => return Ok(verified),
             Err(error) => error,
         };
-        // Names are compared last, once the chain holds.
+        // Names are compared last, after the chain was verified.
         let is_name = matches!(
             error,
             Error::InvalidCertificate(

@@ -486,7 +486,7 @@ fn guardrails_are_read_in_one_form_and_those_on_nobody_are_named() {
             _ => None,
         })
         .collect();
-    // As the file has them, each with its line.
+    // In the order of the file, each with its line.
     let expected = [
         "keyspaces_warn_threshold",
         "read_consistency_levels_disallowed",

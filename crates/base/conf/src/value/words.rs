@@ -1,4 +1,4 @@
-//! Settings that are one of several words.
+//! Settings whose value is one of several words.
 
 use super::{Range, Refusal, Value, class_name};
 use crate::yaml::{Node, NodeKind};
@@ -99,7 +99,7 @@ words! {
         Stop = "stop",
         /// Writes stop, reads continue.
         StopCommit = "stop_commit",
-        /// Writes fail and the log continues.
+        /// Cassandra fails writes and continues the log; treated as `stop_commit` here.
         Ignore = "ignore",
     }
 }
@@ -212,7 +212,7 @@ pub enum SstableFormat {
 }
 
 impl SstableFormat {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             SstableFormat::Big => "big",
@@ -226,7 +226,7 @@ impl Value for SstableFormat {
         let parsed;
         let entries = match &node.kind {
             NodeKind::Map(entries) => entries,
-            // As it is rendered.
+            // The form in which it is rendered.
             NodeKind::Scalar(text) if text.starts_with('{') => {
                 parsed = crate::yaml::parse(text).map_err(|_| Refusal::Form)?;
                 let NodeKind::Map(entries) = &parsed.kind else { return Err(Refusal::Form) };
@@ -236,7 +236,7 @@ impl Value for SstableFormat {
         };
         let mut format = SstableFormat::Big;
         for entry in entries {
-            // No format has options of its own.
+            // No format has its own options.
             let is_empty = match &entry.value.kind {
                 NodeKind::Null => true,
                 NodeKind::Map(of_formats) => of_formats.is_empty(),
@@ -272,13 +272,13 @@ words! {
 words! {
     /// Least severe events that are logged.
     LogLevel {
-        /// Somebody must act now.
+        /// An operator must act now.
         Error = "error",
-        /// Look before the next release.
+        /// An operator should look before the next release.
         Warn = "warn",
         /// State changes.
         Info = "info",
-        /// For developers.
+        /// Details for developers.
         Debug = "debug",
         /// Everything.
         Trace = "trace",

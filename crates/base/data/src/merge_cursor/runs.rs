@@ -28,10 +28,10 @@ impl<C: Cursor> MergeCursor<'_, C> {
         is_untouched.then_some(index)
     }
 
-    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the
-    /// one that had the last rows alone, and the next row of the others, if they have one. Rows of
-    /// that source before it come out unmodified. A reader that takes some, without the end of the
-    /// partition, need not report it.
+    /// Like [`MergeCursor::untouched`], for a partition in several sources. Returns the number of
+    /// the source that alone had the last rows, and the next row of the others, if they have one.
+    /// Rows of that source before it are returned unmodified. A reader that takes some of them,
+    /// without the end of the partition, need not report it.
     pub fn run(&self) -> Option<(usize, Option<&[u8]>)> {
         let is_run = self.wins >= WINS_MIN
             && self.in_partition
@@ -82,8 +82,8 @@ impl<C: Cursor> MergeCursor<'_, C> {
         }
     }
 
-    /// As [`MergeCursor::untouched`] for a reader: the number of the source whose plain rows
-    /// ([`RowRef::is_plain`]) come out unmodified.
+    /// Like [`MergeCursor::untouched`], for a reader. Returns the number of the source whose plain
+    /// rows ([`RowRef::is_plain`]) are returned unmodified.
     #[inline]
     pub fn untouched_live(&self) -> Option<usize> {
         let index = self.sole.filter(|_| self.in_partition)?;
@@ -96,9 +96,9 @@ impl<C: Cursor> MergeCursor<'_, C> {
     }
 
     /// Returns true if the current partition has several sources and nothing deletes it from
-    /// outside, in a table whose partitions have one row. Of versions as in
-    /// [`MergeCursor::untouched`] that all have the same columns the newest one comes out. A reader
-    /// that takes it moves all of [`MergeCursor::members`] past the partition and calls
+    /// outside, in a table whose partitions have one row. Among versions as in
+    /// [`MergeCursor::untouched`] that all have the same columns, the newest one is returned. A
+    /// reader that takes it moves all of [`MergeCursor::members`] past the partition and calls
     /// [`MergeCursor::took_partition`].
     #[inline]
     pub fn has_one_row(&self) -> bool {

@@ -382,7 +382,7 @@ impl<'s> PageWriter<'s> {
         }
     }
 
-    /// As [`PageWriter::item`] for a partition of one plain row and nothing else, after another
+    /// Like [`PageWriter::item`], for a partition of one plain row and nothing else, after another
     /// partition.
     #[inline]
     pub fn plain_partition(&mut self, key: &[u8], row: ClusteredRow<'_>) -> PageFlow {
@@ -395,7 +395,8 @@ impl<'s> PageWriter<'s> {
         }
     }
 
-    /// As [`PageWriter::item`] of a row that is plain ([`RowRef::is_plain`]), of a table without counters.
+    /// Like [`PageWriter::item`], for a plain row ([`RowRef::is_plain`]) of a table without
+    /// counters.
     #[inline]
     pub fn plain_row(&mut self, clustering: &[u8], row: RowRef<'_>) -> PageFlow {
         if self.pending.is_some() || row.liveness().is_empty() {
@@ -532,8 +533,8 @@ impl<'s> PageWriter<'s> {
         self.finish_filtered(PageEnd::Exhausted).0
     }
 
-    /// As [`PageWriter::finish`] for a read up to this end: the page ends there. Returns also the
-    /// filtered rows, if there is a filter.
+    /// Ends the page like [`PageWriter::finish`], for a read up to `end`: at `end`, or before it if
+    /// a limit was met. Also returns the filtered rows, if a filter is set.
     pub fn finish_filtered(self, end: PageEnd<'_>) -> (Vec<u8>, Option<FilteredPage>) {
         let (key, last) = (self.key.clone(), self.last.clone());
         let token = codec::token_of(&key);

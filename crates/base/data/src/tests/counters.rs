@@ -36,7 +36,7 @@ fn context(shards: &[(u8, i64, i64)]) -> Vec<u8> {
         .collect::<Vec<_>>())
 }
 
-/// As `CounterContext` lays them out: elements, index with the highest bit, id, clock, count.
+/// Layout of `CounterContext`: elements, index with the highest bit, id, clock, count.
 #[test]
 fn a_context_has_the_bytes_that_cassandra_writes() {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();

@@ -389,7 +389,7 @@ proptest! {
         prop_assert_eq!(live(run(&sources, mode(), false)), ordered(model, false));
     }
 
-    /// Whoever takes the rows that a merge would show as they are finds those that it would show.
+    /// A reader that takes rows from their only source finds those that the merge would return.
     #[test]
     fn rows_taken_from_their_only_source_are_those_of_the_merge(sources in sources(), gc in 0..8_i64, below in 0..14_i64, purges in any::<bool>()) {
         let mode = || match purges {

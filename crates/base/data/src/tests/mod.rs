@@ -54,7 +54,7 @@ pub(crate) fn shape() -> TableShape {
     TableShape::for_table(&table())
 }
 
-/// As `table`, with "b" dropped at 50.
+/// Like `table`, with "b" dropped at 50.
 pub(crate) fn shape_without_b() -> TableShape {
     let mut table = table();
     let at = table.columns.iter().position(|c| c.id == B).unwrap();

@@ -51,7 +51,7 @@ pub enum UpkeepRequest {
         keyspace: String,
         /// Table.
         table: String,
-        /// As for `getendpoints`.
+        /// Key, in the form of `getendpoints`.
         key: String,
         /// The key is the bytes of the partition key in hexadecimal digits.
         is_hex: bool,

@@ -129,16 +129,16 @@ pub struct ClientReport {
     pub keyspace: String,
     /// Since it connected.
     pub requests: u64,
-    /// As the driver calls itself.
+    /// Driver name, as the driver sent it.
     pub driver_name: Option<String>,
-    /// As the driver reports it.
+    /// Driver version, as the driver sent it.
     pub driver_version: Option<String>,
     /// Options of the STARTUP message.
     pub options: BTreeMap<String, String>,
-    /// As Java names it: `TLSv1.3`; `None` in the clear.
+    /// Java's name, such as `TLSv1.3`; `None` in the clear.
     #[serde(default)]
     pub ssl_protocol: Option<String>,
-    /// As Java names it; `None` in the clear.
+    /// Java's name; `None` in the clear.
     #[serde(default)]
     pub ssl_cipher_suite: Option<String>,
 }

@@ -45,7 +45,7 @@ pub struct RepairOrder {
     pub trace: bool,
 }
 
-/// `GET /api/v1/auto_repair`: the repairs that begin by themselves.
+/// `GET /api/v1/auto_repair`: automatic repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutoRepairReport {
     /// True if automatic repairs are enabled.
@@ -184,7 +184,7 @@ pub struct RepairDetails {
 pub struct RepairSessionReport {
     /// UUID.
     pub id: String,
-    /// As `(1,2]`.
+    /// Token ranges, such as `(1,2]`.
     pub ranges: Vec<String>,
     /// The other replicas, as `/127.0.0.2:7000`.
     pub participants: Vec<String>,
@@ -229,9 +229,9 @@ pub struct ParticipationReport {
     pub id: String,
     /// Coordinator, as `/127.0.0.2:7000`.
     pub initiator: String,
-    /// As `ks.t`.
+    /// Tables, such as `ks.t`.
     pub tables: Vec<String>,
-    /// As `(1,2]`.
+    /// Token ranges, such as `(1,2]`.
     pub ranges: Vec<String>,
     /// Compares unrepaired data only.
     pub incremental: bool,
@@ -269,7 +269,7 @@ pub struct ValidationReport {
     pub session: String,
     /// Keyspace and name of the table; `None`: it is dropped.
     pub table: Option<(String, String)>,
-    /// As `(1,2]`.
+    /// Token ranges, such as `(1,2]`.
     pub ranges: Vec<String>,
     /// Partitions that the files of the node have in the ranges; 0: not known.
     pub partitions_estimate: u64,

@@ -266,7 +266,7 @@ pub struct CompactionSettings {
     pub keyspace: String,
     /// Table.
     pub table: String,
-    /// Compactions begin by themselves.
+    /// True if compactions begin automatically.
     pub automatic: bool,
     /// Files of a compaction at least.
     pub min_threshold: u32,

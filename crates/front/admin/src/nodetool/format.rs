@@ -96,7 +96,7 @@ pub(super) fn decimal(value: f64, digits: usize) -> String {
     if value.is_nan() { "NaN".to_owned() } else { format!("{value:.digits$}") }
 }
 
-/// As `Double.toString` writes it.
+/// Formats a number like Java's `Double.toString`.
 pub(super) fn java_double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();

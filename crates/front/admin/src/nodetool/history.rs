@@ -76,7 +76,8 @@ fn map_text<K: std::fmt::Display, V: std::fmt::Display>(entries: &[(K, V)]) -> S
     format!("{{{}}}", entries.join(", "))
 }
 
-/// As Java's `LocalDateTime.toString`: seconds and their fraction only where they are not zero.
+/// Formats a time like Java's `LocalDateTime.toString`: seconds and their fraction only if not
+/// zero.
 fn local_date_time(millis: i64) -> String {
     let of_day = millis.rem_euclid(86_400_000);
     let (year, month, day) = civil(millis.div_euclid(86_400_000));

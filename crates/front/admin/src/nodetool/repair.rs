@@ -165,7 +165,7 @@ pub fn auto_repair_config(report: &AutoRepairReport) -> String {
     out
 }
 
-/// As Java's `yyyy-MM-dd HH:mm:ss,SSS`.
+/// Formats a time like Java's `yyyy-MM-dd HH:mm:ss,SSS`.
 fn time_of(micros: i64) -> String {
     let millis = micros.div_euclid(1000);
     let of_day = millis.rem_euclid(86_400_000);

@@ -19,7 +19,8 @@ pub struct ThroughputStyle {
 /// `nodetool getcompactionthroughput`, exactly (`-d`) or as a whole number.
 ///
 /// # Errors
-/// As Cassandra's tool: a whole number of MiB is requested and the limit is none.
+/// A whole number of MiB is requested and the limit is none. The message is that of Cassandra's
+/// tool.
 pub fn compaction_throughput(bytes: u64, style: ThroughputStyle) -> Result<String, String> {
     let is_precise = style.is_precise;
     let mib = bytes as f64 / f64::from(1 << 20);

@@ -86,7 +86,7 @@ impl TableFilter {
 /// `nodetool tablestats`.
 ///
 /// # Errors
-/// As Cassandra's "nodetool: …": a keyspace or table does not exist.
+/// A keyspace or table does not exist. The message follows Cassandra's "nodetool: ".
 pub fn table_stats(
     tables: &[TableReport],
     filter: &TableFilter,
@@ -295,7 +295,7 @@ fn keyspace_ms<'a>(tables: impl Iterator<Item = &'a HistogramReport>) -> String 
 
 pub(super) fn compression_ratio(table: &TableReport) -> f64 {
     match table.compressed_bytes {
-        // As Cassandra for a table without compressed SSTables.
+        // Cassandra's ratio of a table without compressed SSTables.
         (_, 0) => -1.0,
         (disk, bytes) => disk as f64 / bytes as f64,
     }

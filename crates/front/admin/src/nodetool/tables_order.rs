@@ -70,7 +70,7 @@ impl SortKey {
         }
     }
 
-    /// As it is written.
+    /// Returns the name as written in the command.
     pub fn name(self) -> &'static str {
         self.0
     }

@@ -39,7 +39,7 @@ pub(super) async fn groups(
     }
 }
 
-/// Answers whether there was anything.
+/// Removes cached credentials; answers true if there were any.
 pub(super) async fn forget_credentials(
     State(api): State<Api>,
     Json(request): Json<ForgetCredentials>,

@@ -57,7 +57,7 @@ impl Api {
             return self.command(AdminRequest::Command(command)).await;
         }
         let this = self.clone();
-        // As other commands: completed even if the client disconnects.
+        // Like other commands, it is completed even if the client disconnects.
         let task = tokio::spawn(async move {
             let _busy = super::api::Busy::new(&this.busy);
             match this.caller.call(ShardId(0), AdminRequest::Command(command)).await? {

@@ -12,7 +12,7 @@ pub enum Guard {
     Json,
     /// Commands come without such a body: one with an `Origin`, which every browser sends with them, is refused.
     NoBrowsers,
-    /// As `Json`, with a body of bytes that may be large.
+    /// Like `Json`, with a body of bytes that may be large.
     Bytes,
 }
 

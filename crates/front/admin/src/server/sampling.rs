@@ -45,7 +45,7 @@ fn job_text((keyspace, table): &JobId) -> String {
 
 impl Jobs {
     fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<JobId, Job>) -> T) -> T {
-        // Whoever panicked left a map that is whole.
+        // A panic elsewhere does not leave a half-changed map.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -498,7 +498,7 @@ fn wrong_requests_cost_only_themselves() {
 
 #[test]
 fn a_stopped_node_is_unavailable_and_a_taken_port_an_error() {
-    // As shards do that have ended.
+    // Drops requests without an answer, like shards that have ended.
     let node = TestNode::start_serving(|_, _, reply| drop(reply));
     let address = node.address;
     let (sender, taken) = std::sync::mpsc::channel();

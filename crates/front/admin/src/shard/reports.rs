@@ -51,7 +51,7 @@ impl Served {
             native_transport_active: self.actions.native_transport_active(),
             shards: self.rt.shard_count(),
             memory_bytes_max: self.facts.memory_bytes_max,
-            // Whoever has the log counts them.
+            // Filled in by the owner of the log, which counts them.
             exceptions: 0,
         }
     }

@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Texts of a Cassandra 5.0.9, but for what is not cached here.
+    /// Texts of Cassandra 5.0.9, except for caches that do not exist here.
     #[test]
     fn caches_are_configured_as_far_as_there_are_some() {
         let refused = |text: &str| {

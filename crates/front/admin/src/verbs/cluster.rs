@@ -91,7 +91,7 @@ pub(super) fn remove_node(line: &Line) -> Outcome {
 /// `bootstrap resume`: a node that joins continues automatically.
 pub(super) fn bootstrap(line: &Line) -> Outcome {
     match line.first().as_str() {
-        // As Cassandra's tool does: it has no command without another word.
+        // Like Cassandra's tool, which has no command without another word.
         "" if line.arguments.is_empty() => Err(Failure::Help(None)),
         "resume" => Ok(match report(&line.api)?.operation_mode.as_str() {
             "JOINING" => "The node is bootstrapping; after a stop it goes on when it is started.\n",

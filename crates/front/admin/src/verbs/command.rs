@@ -63,7 +63,7 @@ pub enum Argument {
 
 /// One verb of nodetool: everything that differs from verb to verb.
 pub struct Verb {
-    /// As Cassandra's nodetool knows it.
+    /// Name in Cassandra's nodetool.
     pub name: &'static str,
     /// Older names.
     pub aliases: &'static [&'static str],

@@ -62,7 +62,7 @@ pub(super) fn run(line: &Line) -> Outcome {
     Ok(text)
 }
 
-/// As Cassandra words it: `Unknown keyspace/cf pair (ks.t)` is of other commands.
+/// Returns Cassandra's wording: `Unknown keyspace/cf pair (ks.t)` belongs to other commands.
 fn of_table(words: &str) -> String {
     let pair = words.strip_prefix("Unknown keyspace/cf pair (");
     match pair.and_then(|pair| pair.strip_suffix(')')?.split_once('.')) {

@@ -345,7 +345,7 @@ pub(super) fn reload_ssl(line: &Line) -> Outcome {
 fn seeds(api: &NodeApi, what: &str) -> Outcome {
     let (seeds, node) = (settings(api)?.seeds, node(api)?);
     let me = node.nodes.iter().find(|n| n.host_id == node.host_id);
-    // As Cassandra writes them: with a slash and the port.
+    // Cassandra's form: with a slash and the port.
     let port = me.map_or(0, |m| m.storage_port);
     let slashed = |seed: &String| match seed.parse::<IpAddr>() {
         Ok(ip) => format!("/{}", SocketAddr::new(ip, port)),

@@ -126,7 +126,7 @@ fn tell(line: &Line, command: &CompactionCommand) -> Outcome {
 pub(super) fn stop(line: &Line) -> Outcome {
     let command = match line.value("--compaction-id") {
         Some(id) => CompactionCommand::Stop { kind: None, id: Some(id.to_owned()) },
-        // As Cassandra's tool does, which stops nothing then.
+        // Like Cassandra's tool, which stops nothing then.
         None => {
             let kind = line.arguments.first().map_or("UNKNOWN", String::as_str);
             CompactionCommand::Stop { kind: Some(kind.to_owned()), id: None }

@@ -1,4 +1,4 @@
-//! What clients of each protocol version are told when replicas fail, byte for byte.
+//! ERROR frames for each protocol version when replicas fail, byte for byte.
 
 use super::*;
 use crate::tests::{V3, V4, V5, several_members};

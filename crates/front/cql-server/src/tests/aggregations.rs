@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// A node whose pages between shards end behind so many bytes that were looked at.
+/// A node whose pages between shards end after this many bytes that a filter left out.
 fn start(world: &World, shards: u16, left_out: usize) -> SimNode {
     let meshes = Meshes::new(shards);
     let spec = NodeSpec { name: "n1".to_owned(), shards, work_dir: "/n1".to_owned() };
@@ -189,12 +189,12 @@ fn statement(random: &mut Random) -> String {
     text + " ALLOW FILTERING"
 }
 
-/// Every page of every statement, as it comes.
+/// Returns every page of every statement, in order.
 pub(super) async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)> {
     answers_at(remote, seed, (1, Consistency::One)).await
 }
 
-/// The same of so many replicas, with all that is written and read at a level.
+/// The same for this replication factor, with all writes and reads at a level.
 pub(super) async fn answers_at(
     remote: &mut Remote,
     seed: u64,
@@ -240,7 +240,8 @@ pub(super) async fn answers_at(
     answers
 }
 
-/// What a node with so many shards answers, and how many pages its shards have folded.
+/// Returns the answers of a node with this many shards, and the number of pages that its shards
+/// folded.
 pub(super) fn run_with(shards: u16, seed: u64) -> (Vec<(String, Got)>, u64) {
     let world = World::new(seed, WorldOptions::default());
     let node = start(&world, shards, 300);
@@ -302,7 +303,7 @@ fn an_aggregation_of_a_client_that_has_gone_ends_soon() {
         assert_eq!(all.rows, [[Some(8000_i64.to_be_bytes().to_vec())]]);
         let whole = folded(&node) - before;
         assert!(whole > 8000, "{whole} pages");
-        // The first ones are made, then nobody wants the others.
+        // The shards fold the first pages, then the client disconnects.
         let before = folded(&node);
         remote.send(query).await;
         while folded(&node) == before {

@@ -59,7 +59,7 @@ fn mutation(server: &CqlServer, text: &str) -> Vec<u8> {
     out
 }
 
-/// Logs a batch whose coordinator then gives up.
+/// Logs a batch whose coordinator then abandons it.
 async fn abandon(server: &CqlServer, mutations: &[&[u8]]) {
     let executor = server.executor();
     let mut next_id = || executor.next_time_uuid();

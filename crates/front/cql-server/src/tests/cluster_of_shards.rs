@@ -377,7 +377,7 @@ fn a_client_that_never_reads_does_not_stop_the_others() {
             encode_request(&request, Negotiated::plain(V4), &options, &mut bytes).unwrap();
         }
         let deadline = rt.now() + Duration::from_secs(5);
-        // It cannot even send everything: nobody reads from it any more.
+        // The client cannot even send everything: the server stopped reading from it.
         let _ = rt.timeout(deadline, deaf.conn.write_all(&bytes)).await;
         let mut good = Remote::connect(&rt, address).await;
         for _ in 0..10 {

@@ -6,7 +6,7 @@ use super::*;
 use cql_wire::request::BatchList;
 use cql_wire::{Batch, BatchKind, BatchQuery};
 
-/// Whether it was applied, and the columns told.
+/// Returns the `[applied]` flag and the columns of the answer.
 fn told(got: Body) -> (bool, Vec<String>) {
     let Body::Rows(rows) = got else { panic!("expected rows, got {got:?}") };
     let columns = rows.columns.clone().expect("each answer tells its columns");
@@ -305,7 +305,7 @@ fn a_forwarded_statement_is_answered_as_by_the_node_that_was_asked() {
         let cluster = Cluster::start(34);
         with_row(&cluster);
         cluster.run("c1", move |rt, nodes| async move {
-            // What the node that proposes says, then what another one passes on.
+            // First the answer of the proposing node, then the one that another node passes on.
             let mut answers = Vec::new();
             for node in [nodes[1], nodes[0]] {
                 let mut remote = Remote::connect_as(&rt, node, version).await;
@@ -451,7 +451,8 @@ fn a_lost_answer_is_unknown_and_an_unreachable_proposer_is_replaced() {
         let expect = "CAS operation result is unknown - proposal accepted by 0 but not a quorum.";
         assert_eq!((code, text.as_str()), (ErrorCode::CasWriteUnknown, expect));
         let read = "SELECT v FROM ks.t WHERE k = 1 AND c = 1";
-        // The silent one is left out: somebody else is asked, and again once the connection has ended.
+        // The silent node is left out: another one is asked, and again once the connection has
+        // ended.
         let Body::Rows(_) = at(&mut remote, Consistency::Serial, read).await else {
             panic!("there are others")
         };
@@ -527,7 +528,7 @@ fn clients_with_scyllas_mark_are_told_what_was_there_before() {
         ] {
             assert_eq!(told(client.must(query).await.body), expect, "{query}");
         }
-        // Others are told as by Cassandra.
+        // Other clients get the same answers as from Cassandra.
         let update = "UPDATE ks.t SET v = 'f' WHERE k = 1 AND c = 2 IF v = 'e'";
         assert_eq!(told(plain.must(update).await.body), yes());
         assert_eq!(told(plain.must(update).await.body), no("v", &["f"]));

@@ -158,7 +158,7 @@ fn a_deleted_counter_is_gone() {
         client.must("DELETE FROM ks.n WHERE k = 1 AND c > 3").await;
         client.must("DELETE s FROM ks.n WHERE k = 1").await;
         check(&mut client, "SELECT c, s, a, b FROM ks.n", &["1 null null 7", "3 null 5 7"]).await;
-        // As in Cassandra a deleted cell stays deleted, a deleted row begins at 0.
+        // Like in Cassandra, a deleted cell stays deleted, and a deleted row begins at 0.
         client.must("UPDATE ks.n SET a = a + 1 WHERE k = 1 AND c = 1").await;
         client.must("UPDATE ks.n SET a = a + 1 WHERE k = 1 AND c = 2").await;
         check(&mut client, "SELECT c, a FROM ks.n", &["1 null", "2 1", "3 5"]).await;

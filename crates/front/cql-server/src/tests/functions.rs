@@ -1,4 +1,5 @@
-//! Users' functions over the wire: made, called, shown, dropped; who may; what a bad one does.
+//! Users' functions over the wire: created, called, shown, dropped; permissions; errors of bad
+//! functions.
 
 use super::roles::{guarded, login, server_with};
 use super::*;
@@ -182,7 +183,7 @@ fn aggregates_go_over_groups_and_pages() {
             ("SELECT total(twice(v)) FROM ks.n WHERE k = 1", &["60"]),
             ("SELECT twice(total(v)) FROM ks.n WHERE k = 1", &["60"]),
             ("SELECT total(v) FROM ks.n WHERE k = 77", &["0"]),
-            // Rows with a null are passed over, as the state function is not called on null.
+            // Rows with a null are skipped, as the state function is not called on null.
             ("SELECT total(v) FROM ks.n WHERE k = 2 AND c = 1", &["30"]),
         ] {
             assert_eq!(rows(&mut client, text).await, expect, "{text}");
@@ -399,7 +400,7 @@ fn roles_need_permissions_to_make_call_and_drop_functions() {
         assert_eq!(maker.query(&create_twice()).await.error(), denied("maker", "CREATE", on_all));
         root.must("GRANT CREATE ON ALL FUNCTIONS IN KEYSPACE ks TO maker").await;
         maker.must(&create_twice()).await;
-        // Who makes it has all permissions on it.
+        // The creator has all permissions on the function.
         let call = "SELECT twice(c) FROM ks.t";
         maker.must(call).await;
         let on = "<function ks.twice(int)>";
@@ -418,7 +419,7 @@ fn roles_need_permissions_to_make_call_and_drop_functions() {
             root.query(absent).await.error().1,
             "Resource <function ks.twice(text)> doesn't exist"
         );
-        // A function of the same name is another one, and what was granted goes with it.
+        // A function of the same name is another one: DROP removes the granted permissions.
         maker.must(drop).await;
         maker.must(&create_twice()).await;
         assert_eq!(caller.query(call).await.error(), denied("caller", "EXECUTE", on));
@@ -476,7 +477,7 @@ fn functions_are_masks_for_whoever_may_not_see_values() {
             "Function 'ks.same(text)' is still referenced by column masks in tables m"
         );
         root.must("DROP FUNCTION ks.same(list<int>)").await;
-        // What was prepared follows the function.
+        // A prepared statement calls the replaced function.
         let times = PLUS.replace("i32.add", "i32.mul");
         let again = create("plus", "a int, b int", "RETURNS NULL", "int", &times);
         root.must(&again.replace("CREATE", "CREATE OR REPLACE")).await;

@@ -41,7 +41,7 @@ fn the_version_in_development_is_as_v5_and_wants_its_flag() {
         let prepared = client.prepare("SELECT key FROM system.local WHERE key = ?").await;
         assert!(prepared.metadata_id.is_some());
         let mut bytes = client.encode(&RequestOptions::default(), &Request::Options);
-        // In the segment, behind its header of six bytes; the checksum then is another.
+        // The flags, in the segment after its header of six bytes; packing computes a new checksum.
         let mut frame = bytes[6..bytes.len() - 4].to_vec();
         frame[1] = 0;
         bytes.clear();

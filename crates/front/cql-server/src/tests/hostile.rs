@@ -3,7 +3,7 @@
 use super::*;
 use cql_wire::Opcode;
 
-/// Turns a connection once and takes what it wants to send.
+/// Runs one turn of a connection and takes its output.
 async fn turn(connection: &mut Connection) -> Vec<u8> {
     poll_fn(|cx| {
         connection.turn(cx);
@@ -169,7 +169,7 @@ fn a_request_that_finds_no_memory_is_refused_before_it_is_complete() {
             let query = format!("SELECT key FROM system.local -- {}", "x".repeat(900 << 10));
             let options = RequestOptions { stream: 9, ..RequestOptions::default() };
             let bytes = client.encode(&options, &Request::Query { query: &query, parameters });
-            // As the driver does.
+            // The same calls as in the driver.
             let mut received = Vec::new();
             let mut feed = |connection: &mut Connection, part: &[u8]| {
                 received.extend_from_slice(part);
@@ -279,7 +279,7 @@ fn a_stream_in_use_twice_ends_the_connection() {
         let (code, _) = client.receive().await.error();
         assert_eq!(code, ErrorCode::ProtocolError);
         assert!(!client.connection.wants_input());
-        // What was running is still answered.
+        // Running requests are still answered.
         assert!(matches!(client.receive().await.body, Body::SchemaChange(_)));
         assert!(client.connection.is_finished());
     });

@@ -42,7 +42,7 @@ fn the_log_is_filtered_only_when_it_is_asked_for() {
         assert!(message.ends_with("use ALLOW FILTERING"), "{message}");
         let rows = client.must(&format!("{query} ALLOW FILTERING")).await.rows();
         assert_eq!(show(&rows), ["INFO"]);
-        // As other virtual tables need not be.
+        // Other virtual tables do not need ALLOW FILTERING.
         let query = "SELECT name FROM system_views.settings WHERE value = 'y'";
         assert!(client.must(query).await.rows().rows.is_empty());
     });

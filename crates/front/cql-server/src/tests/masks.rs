@@ -1,4 +1,5 @@
-//! Masks of columns over the wire: who sees what, and that a shared plan keeps no decision.
+//! Masks of columns over the wire: the values that each role sees. A shared plan must not cache the
+//! decision.
 
 use super::roles::{guarded, login, server_with};
 use super::*;
@@ -48,7 +49,7 @@ fn each_role_sees_what_it_may_also_through_a_statement_that_another_prepared() {
             clients.push(login(&server, user, "pw").await);
         }
         let [reader, asker, seer] = clients.as_mut_slice() else { panic!("three") };
-        // In turns: whoever came before decides nothing.
+        // Alternately: the user that asked before must not matter.
         for _ in 0..2 {
             assert_eq!(rows(&root.execute(&prepared, &[]).await), ["hidden plain"]);
             assert_eq!(rows(&reader.execute(&prepared, &[]).await), ["h****n plain"]);

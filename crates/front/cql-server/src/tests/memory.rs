@@ -1,4 +1,4 @@
-//! What requests may take of the memory: answers that are not read, results without paging, plans.
+//! Memory limits of requests: answers that are not read, results without paging, plans.
 
 use super::cluster_of_shards::{Remote, client};
 use super::*;

@@ -7,7 +7,7 @@ const ALL: &str = "SELECT thread_id, task FROM system_views.queries";
 const OWN: &str = "Native-Transport-Requests-0-2-1 QUERY SELECT thread_id, task FROM \
                    system_views.queries [pageSize = -1] at consistency ONE";
 
-/// Runs a turn; what it answers is received later.
+/// Runs a turn; its answers are received later.
 async fn turn(client: &mut Client) {
     let output = poll_fn(|cx| {
         client.connection.turn(cx);
@@ -121,7 +121,7 @@ fn writes_that_wait_for_a_sync_are_listed_by_the_id_of_their_statement() {
         let parameters =
             QueryParameters { values: values.values(), ..QueryParameters::new(Consistency::One) };
         let execute = Request::Execute { id: &write.id, result_metadata_id: None, parameters };
-        // Of the first that waits nobody knew that it would.
+        // The first write that waits has no description: commits did not wait before it.
         first.send(4, &execute);
         turn(&mut first).await;
         assert_eq!(seen(&mut second).await, [OWN]);

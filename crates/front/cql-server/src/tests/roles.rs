@@ -52,7 +52,7 @@ fn a_role_does_what_it_was_granted_from_the_next_statement_on() {
             (ErrorCode::Unauthorized, message)
         };
         assert_eq!(reader.query(select).await.error(), denied("SELECT"));
-        // Prepared by who may, executed by who may not.
+        // Prepared by a role with the permission, executed by one without it.
         let prepared = root.prepare(select).await;
         root.execute(&prepared, &[]).await;
         assert_eq!(reader.execute(&prepared, &[]).await.error(), denied("SELECT"));

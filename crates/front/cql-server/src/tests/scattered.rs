@@ -12,7 +12,7 @@ const SCATTERED: &str = "coordinator_scattered_reads_total";
 const REFUSED: &str = "coordinator_scattered_reads_refused_total";
 const MOVED: &str = "coordinator_scattered_reads_moved_total";
 const SERVED: &str = "replica_scans_total";
-/// Pages of which a filter leaves little: shown, sent, and those that a node would not filter.
+/// Pages that a filter shortens: shown, sent, and those that a node would not filter.
 const FILTERED: &str = "coordinator_filtered_pages_total";
 const FILTERED_SERVED: &str = "replica_filtered_pages_total";
 const FILTERED_REFUSED: &str = "coordinator_filtered_pages_refused_total";
@@ -23,7 +23,7 @@ fn small() -> PageLimit {
     PageLimit { bytes: 150, left_out: 300, ..PageLimit::default() }
 }
 
-/// What three nodes answer, through the first, of which each row is on one.
+/// Returns the answers of three nodes, asked through the first; each row is on one of them.
 fn answers_of(cluster: &Cluster, seed: u64) -> Vec<(String, Got)> {
     cluster.limit_pages(small());
     let found = Rc::new(RefCell::new(Vec::new()));
@@ -158,7 +158,7 @@ fn all_replicas_work_for_an_aggregation_at_one_and_others_go_on_for_one_that_is_
     ask("c2");
     assert_eq!(cluster.count(1, SCATTERED), 2);
     assert!(cluster.count(2, SERVED) > 2 && cluster.count(3, SERVED) > 2);
-    // Nobody is told that it does not answer.
+    // The failure detectors do not notice that node 3 does not answer.
     cluster.partition("n1", "n3");
     ask("c3");
     assert_eq!((cluster.count(1, SCATTERED), cluster.count(1, REFUSED)), (4, 0));

@@ -15,11 +15,11 @@ use stdx::FixedSet;
 
 const NODES: u8 = 3;
 
-/// What the test shares with its nodes.
+/// State shared by the test and its nodes.
 #[derive(Default)]
 struct Shared {
     servers: RefCell<std::collections::BTreeMap<u8, CqlServer>>,
-    /// What the failure detectors of all nodes say.
+    /// Nodes that the failure detectors of all nodes report as dead.
     dead: RefCell<FixedSet<HostId>>,
     /// Nodes that do not empty their stores.
     forgetful: RefCell<FixedSet<u8>>,
@@ -230,7 +230,7 @@ impl Cluster {
         self.world.run_until(|| done.get(), Duration::from_secs(600)).unwrap();
     }
 
-    /// Cuts two machines off from each other; nobody is told.
+    /// Cuts the link between two machines; the failure detectors do not notice.
     pub(super) fn partition(&self, a: &str, b: &str) {
         self.world.partition(a, b);
     }
@@ -247,7 +247,7 @@ impl Cluster {
         self.shared.old.borrow_mut().insert(n);
     }
 
-    /// What node `n` has counted under a name.
+    /// Returns the value of a counter of node `n`.
     pub(super) fn count(&self, n: u8, name: &str) -> u64 {
         let metrics = self.telemetry(n).snapshot().metrics;
         let of_name = metrics.iter().filter(|metric| metric.name == name);
@@ -496,7 +496,7 @@ fn a_truncated_table_is_empty_on_every_node_or_the_client_is_told() {
         cluster.world.partition(n, "n3");
     }
     cluster.run("c3", |rt, nodes| async move {
-        // Nobody knows yet that node 3 hears nothing.
+        // The failure detectors have not noticed yet that node 3 is cut off.
         let mut remote = Remote::connect(&rt, nodes[0]).await;
         let text = "Error during truncate: Truncate timed out - received only 2 responses";
         assert_eq!(

@@ -667,7 +667,7 @@ fn prepared_statements_above_the_budget_push_out_the_oldest() {
         let first = client.execute(&prepared[0], &[]).await.error();
         assert_eq!(first.0, ErrorCode::Unprepared);
         assert!(client.execute(&prepared[39], &[]).await.rows().rows.is_empty());
-        // What was pushed out is not loaded at the next start either.
+        // Evicted statements are not loaded at the next start either.
         rt.sleep(Duration::from_secs(1)).await;
         let stored = client.must("SELECT prepared_id FROM system.prepared_statements").await.rows();
         assert_eq!(stored.rows.len(), kept);
@@ -699,8 +699,8 @@ fn requests_are_measured_by_their_kind() {
     });
 }
 
-/// As `coordinator_…_latency` of Cassandra's tables: serial reads are reads, conditional writes count nowhere, a
-/// batch counts once for each of its tables.
+/// Latencies are counted like `coordinator_…_latency` of Cassandra's tables: serial reads are
+/// reads, conditional writes count nowhere, a batch counts once for each of its tables.
 #[test]
 fn requests_are_measured_by_table() {
     run(|rt| async move {

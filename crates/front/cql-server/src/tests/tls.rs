@@ -1,4 +1,4 @@
-//! Encrypted connections: ports of all kinds, what is shown of them, handshakes that come to nothing.
+//! Encrypted connections: ports of all kinds, their virtual tables, failed handshakes.
 
 use super::cluster_of_shards::Remote;
 use super::*;
@@ -149,7 +149,7 @@ fn ports_take_the_connections_of_their_kind_and_the_table_shows_them() {
         let mut aware = encrypted(&rt, at(AWARE), Some(client)).await.unwrap();
         assert!(plain(&rt, at(REQUIRED)).await.is_none());
         assert!(encrypted(&rt, at(PLAIN), None).await.is_none());
-        // What was refused is not counted for its address: the sixth and last connection.
+        // Refused connections are not counted for their address: this one is the sixth and last.
         assert!(plain(&rt, at(REQUIRED)).await.is_none());
         let mut last = encrypted(&rt, at(REQUIRED), None).await.unwrap();
         for remote in

@@ -1,4 +1,4 @@
-//! Pages that end behind few tombstones: what all pages give together is what is given in pages that do not.
+//! Pages that end after few tombstones: together they hold the same rows as pages without that limit.
 
 use super::cluster_of_shards::{Remote, client};
 use super::*;
@@ -89,7 +89,7 @@ async fn page(remote: &mut Remote, text: &str, size: Option<i32>, state: Option<
     remote.ask(&Request::Query { query: text, parameters }).await.unwrap()
 }
 
-/// How many pages ended behind tombstones, as it is counted.
+/// Returns the counter of pages that ended after tombstones.
 fn cut(node: &SimNode) -> u64 {
     let metric =
         node.telemetry().find("cql_tombstone_pages_total").map(|metric| metric.value.clone());
@@ -174,7 +174,7 @@ fn only_a_read_without_pages_is_refused_tombstones() {
         }
         for e in 0..51 {
             if e == 50 {
-                // As many as there may be.
+                // Exactly as many tombstones as the failure threshold allows.
                 for text in ["SELECT e FROM ks.t WHERE k = 1", "SELECT e FROM ks.t"] {
                     let got = page(&mut remote, text, None, None).await;
                     let warning = "Read 0 live rows and 50 tombstone cells for query on ks.t (see \
@@ -222,7 +222,7 @@ fn a_conditional_statement_warns_of_the_tombstones_of_its_read() {
                 for i in 0..10 {
                     warnings(&format!("DELETE m[{i}] FROM ks.m WHERE k = {k}")).await;
                 }
-                // As many as nobody is told of.
+                // Exactly as many tombstones as the warning threshold allows.
                 let add = format!("UPDATE ks.m SET v = 1 WHERE k = {k} IF v = null");
                 assert_eq!(warnings(&add).await, [""; 0]);
                 warnings(&format!("DELETE m[10] FROM ks.m WHERE k = {k}")).await;

@@ -91,7 +91,7 @@ fn an_entry_that_is_decided_after_its_time_takes_no_row() {
         for (share, takes) in [(7, true), (8, false)] {
             insert(&mut client, "before").await;
             let at = rt.wall();
-            // The client was told that it timed out, wrote this, and then a disk had room again.
+            // The client got a timeout and wrote this; then a disk had room again.
             rt.sleep(within * share / 10).await;
             insert(&mut client, "after").await;
             let entry = truncated(&snapshot, table, at);
@@ -187,7 +187,7 @@ fn a_failed_write_anywhere_in_a_truncation_takes_no_newer_row_at_the_next_start(
             disk.fail_nth_change(nth, IoErrorKind::NoSpace);
             let _ = client.query("TRUNCATE ks.t").await;
             disk.clear_faults();
-            // A commit log whose sync failed takes nothing until the restart.
+            // A commit log whose sync failed rejects writes until the restart.
             let text = "INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'new')";
             is_new.set(client.query(text).await.body == Body::Void);
             count.set(count.get() + u32::from(is_new.get()));
@@ -221,7 +221,8 @@ fn a_node_that_lost_the_file_takes_what_it_knows_as_carried_out() {
     }
 }
 
-/// An older copy of the file, as a restore of single files leaves it: truncations behind it were carried out.
+/// An older copy of the file, as a restore of single files leaves it: truncations newer than it
+/// were carried out.
 #[test]
 fn a_start_with_an_older_file_takes_no_newer_row() {
     let world = World::new(16, WorldOptions::default());
@@ -246,7 +247,7 @@ fn a_start_with_an_older_file_takes_no_newer_row() {
     }
 }
 
-/// As above, and the truncation is the log's last entry: it looks like one that a crash cut off.
+/// Like above, but the truncation is the log's last entry: it looks like one that a crash cut off.
 #[test]
 fn a_start_with_an_older_file_takes_no_newer_row_when_the_truncation_is_the_last_entry() {
     let world = World::new(17, WorldOptions::default());

@@ -68,11 +68,11 @@ fn nodes_that_leave_move_or_change_their_address() {
     assert_eq!(named(&news.changed(&after, &elsewhere)), ["REMOVED_NODE 127.0.0.2:9042"]);
     let up = ["NEW_NODE 127.0.0.9:9042", "UP 127.0.0.9:9042"];
     assert_eq!(named(&news.liveness(&elsewhere, moved.host_id, true)), up);
-    // One that gives up joining was never there.
+    // Clients never knew of a node whose join was aborted.
     let mut fourth = member(4);
     fourth.state = MemberState::Joining;
     assert_eq!(named(&news.changed(&with(&three, fourth), &three)), [""; 0]);
-    // Of whom nothing is known nothing is told.
+    // No event for an unknown node.
     assert_eq!(named(&news.liveness(&three, member(5).host_id, true)), [""; 0]);
 }
 

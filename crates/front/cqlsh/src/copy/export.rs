@@ -131,7 +131,7 @@ fn style(options: &CopyOptions) -> Style {
         color: false,
         null: options.null.clone(),
         timestamp_format: options.timestamp_format.clone(),
-        // As in cqlsh, COPY does not use the zone of the display.
+        // Like in cqlsh, COPY does not use the zone of the display.
         zone: crate::time::Zone::default(),
         float_precision: options.float_precision,
         double_precision: options.double_precision,

@@ -146,7 +146,7 @@ impl FoldSink for FoldedSink<'_, '_> {
     }
 }
 
-/// As [`Sink`], and counts the bytes of the rows.
+/// Like [`Sink`], and counts the bytes of the rows.
 pub(super) struct Counting<'e, 'p> {
     pub(super) sink: Sink<'e, 'p>,
     pub(super) bytes: u64,

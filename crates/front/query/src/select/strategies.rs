@@ -165,7 +165,7 @@ impl<S: ResultSink> Read<S> {
     pub(super) async fn permit(&self, bound: &BoundSelect) -> Option<Permit> {
         let (executor, table) = (&self.executor, self.statement.plan.select.table());
         let permits = match bound.reads().first().map(|read| &read.partitions)? {
-            // Short, and what drivers ask for before anything else.
+            // Short reads, which drivers send first.
             Partitions::Range(_) if table.keyspace.starts_with("system") => return None,
             Partitions::Range(_) => &executor.scans,
             Partitions::Key(_) if executor.rt.shard_count() == 1 && self.snapshot.is_none() => {

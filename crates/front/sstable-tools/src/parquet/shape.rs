@@ -17,9 +17,9 @@ pub(super) const DURATION_FIELDS: [&str; 3] = ["months", "days", "nanoseconds"];
 /// How decimals and varints are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decimals {
-    /// As text: every value, with its own scale.
+    /// Text: every value, with its own scale.
     Text,
-    /// As `DECIMAL(precision, scale)`, varints with scale 0.
+    /// `DECIMAL(precision, scale)`, varints with scale 0.
     Fixed {
         /// Decimal digits, 1 to 38.
         precision: u8,

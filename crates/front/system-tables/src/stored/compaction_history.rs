@@ -81,10 +81,10 @@ fn history_row(id: &[u8; 16], record: &CompactionRecord) -> RowWrite {
 const SELECT: &str = "SELECT id, keyspace_name, columnfamily_name, compacted_at, bytes_in, bytes_out, \
                               rows_merged, compaction_properties FROM system.compaction_history";
 
-/// All rows of `system.compaction_history`, newest first.
+/// Returns all rows of `system.compaction_history`, newest first.
 ///
 /// # Errors
-/// As reads.
+/// The read failed.
 pub async fn read(executor: &Rc<Executor>) -> Result<Vec<HistoryReport>, StoreError> {
     let pages = select_for_node(executor, SELECT).await;
     let pages = pages.map_err(|failure| as_store_error(executor, &failure))?;

@@ -159,10 +159,10 @@ fn deletion(table: &Table, name: &SstableName, now: WallMicros) -> (Token, Vec<u
     (codec::token_of(&key), bytes)
 }
 
-/// All SSTables that the tables name.
+/// Returns all SSTables that the tables name.
 ///
 /// # Errors
-/// As reads.
+/// The read failed.
 async fn names_in(executor: &Rc<Executor>) -> query::Result<BTreeSet<SstableName>> {
     let mut names = BTreeSet::new();
     for table in TABLES {

@@ -108,7 +108,7 @@ fn validation(
         ("estimated_total_bytes", one.bytes_estimate),
         ("partitions_processed", one.partitions),
     ] {
-        // As in Cassandra nothing is not a number.
+        // Like in Cassandra, zero is shown as null.
         if number != 0 {
             row.bigint(column, whole(number));
         }

@@ -51,7 +51,7 @@ pub(super) async fn query(
     query_with(rt, address, (text, consistency), false).await
 }
 
-/// As [`query`]; the server is asked to trace it.
+/// Like [`query`]; `tracing` asks the server to trace the request.
 pub(super) async fn query_with(
     rt: &Rt,
     address: SocketAddr,
@@ -62,7 +62,7 @@ pub(super) async fn query_with(
     ask(rt, address, Login::plain(), text, (consistency, options)).await
 }
 
-/// As [`query`] at ONE, by a user with its password.
+/// Like [`query`] at ONE, by a user with its password.
 pub(super) async fn query_as(
     rt: &Rt,
     address: SocketAddr,

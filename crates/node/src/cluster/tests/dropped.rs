@@ -29,7 +29,7 @@ fn a_drop_that_was_cut_off_waits_for_a_start_that_nothing_refuses() {
     net.query(1, "DROP TABLE ks.t").unwrap();
     net.run(5);
     stop(&node);
-    // As if nothing had come behind the entry in the metadata log.
+    // The state in which nothing followed the entry in the metadata log.
     disk.list().iter().filter(|path| of_table(path)).for_each(|path| disk.remove(path));
     before.iter().for_each(|(path, bytes)| disk.write(path, bytes));
     disk.remove("/data/metadata/drops");

@@ -46,7 +46,7 @@ impl Net {
         });
     }
 
-    /// As [`Net::options`], at the place of another node.
+    /// Like [`Net::options`], at the location of another node.
     fn options_at(&self, n: u8, place: u8) -> Options {
         let other = self.options(place);
         Options { rack: other.rack, smp: other.smp, ..self.options(n) }

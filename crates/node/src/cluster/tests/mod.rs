@@ -89,7 +89,7 @@ impl Net {
 
     fn start_with(&self, n: u8, options: Options) -> Started {
         let outcome = Arc::new(Outcome::default());
-        // As `Node::prepare`, with the administrator's way in kept.
+        // Like `Node::prepare`, but keeps the administrator's mesh.
         let shards = options.smp.unwrap_or(1);
         let meshes = Meshes::new(shards);
         let admin = meshes.admin.clone();

@@ -397,7 +397,7 @@ fn a_removal_is_given_up_and_the_dead_node_is_a_member_as_before() {
     done(&net.command(&nodes[0], abort(Some(dead.clone()))));
     let text = refused(finished(&net, &removing));
     assert!(text.contains("given up by an operator"), "{text}");
-    // Nobody copies any more, although all of it would have taken minutes.
+    // No node copies any more, although all copies would have taken minutes.
     net.run(2);
     assert!(!nodes[..3].iter().any(copying), "copies go on");
     assert_eq!(report(&net, &nodes[0]).removal, None);

@@ -121,7 +121,7 @@ fn only_a_dead_member_is_replaced_and_only_in_its_place() {
     let failure = refused(alone);
     assert!(failure.contains("seeds names no other node"), "{failure}");
     net.world.kill(&nodes[2].node);
-    // Nobody has convicted it yet.
+    // The failure detectors have not convicted it yet.
     let failure = refused(net.replacing(4, 3));
     assert!(failure.contains("Cannot replace a live node"), "{failure}");
     net.run(40);

@@ -15,7 +15,8 @@ fn a_truncation_that_a_node_missed_takes_the_rows_of_before_and_none_of_later() 
         net.fill(1, 3, 8);
         assert_eq!(own_rows(&net, 3).len(), 8);
         net.world.kill(&nodes[2].node);
-        // Nobody knows yet that it is down; the answer may be that it did not say it was done.
+        // The failure detectors have not noticed yet that it is down; the answer may be that it did
+        // not acknowledge.
         let _ = net.query(1, "TRUNCATE ks.t");
         let later: Vec<String> = (20..28).map(|k| format!("v{k}")).collect();
         for k in 20..28 {

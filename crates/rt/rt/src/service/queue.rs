@@ -14,7 +14,7 @@ use stdx::Instant;
 /// Why a request to a service has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// As many requests wait as may: shed or try later.
+    /// The queue is full: shed the request or retry later.
     #[error("the queue of the service {service} is full")]
     Full {
         /// Name of the service.

@@ -27,7 +27,7 @@ pub struct Receiver<T>(Rc<State<T>>);
 pub enum TrySendError<T> {
     /// `capacity` items wait already.
     Full(T),
-    /// Nobody will read it.
+    /// The receiver was dropped.
     Closed(T),
 }
 

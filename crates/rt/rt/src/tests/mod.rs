@@ -87,7 +87,7 @@ fn on_both(shards: u16, test: impl Fn(Rt) -> Boxed + Send + Sync + Clone + 'stat
     }
 }
 
-/// As [`on_both`], for state that is created again for each run.
+/// Like [`on_both`], for state that is created again for each run.
 fn on_both_with<T: Clone + Send + Sync + 'static>(
     shards: u16,
     make: impl Fn() -> T,

@@ -138,7 +138,7 @@ fn a_service_that_ends_unasked_says_why() {
             assert_eq!(service.client().call(&rt, (), far(&rt)).await, closed);
             let failure = service.failure().await.unwrap();
             assert_eq!(failure.to_string(), "the service helper panicked: on purpose");
-            // Nobody takes it any more, and the caller does not wait for that.
+            // The service takes no more requests, and the caller does not wait.
             assert_eq!(service.client().call(&rt, (), far(&rt)).await, closed);
             service.stop().await;
 

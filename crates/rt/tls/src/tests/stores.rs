@@ -1,4 +1,4 @@
-//! Reading key stores: what is found, what is refused and why, damaged bytes.
+//! Readers of key stores: accepted content, rejected content with its error, damaged bytes.
 
 use super::{Fixture, fixture, identity, joined, source};
 use crate::fuzz::fuzz_material;
@@ -163,7 +163,7 @@ fn a_pem_chain_holds_only_issuers() {
     let expected = "\"keystore\" conf/joined.pem: certificate 2 is not the issuer of the one before; \
                     put the certificate of the key first, then those of its issuers";
     assert_eq!(error, expected);
-    // Order does not matter, nor does a certificate that is there twice.
+    // Order does not matter, nor does a duplicate certificate.
     let mixed = joined(&[CA, NODE, key, CA]);
     assert_eq!(found(identity(mixed, None)), "node.example of 2");
 }
@@ -223,7 +223,7 @@ fn no_mutation_of_pem_or_jks_panics() {
     testkit::Mutations::of(der).rounds(3_000).run(fuzz_material);
 }
 
-/// The same of stores behind thousands of iterations of their key derivation.
+/// The same for stores with thousands of iterations of key derivation.
 #[test]
 fn no_mutation_of_pkcs12_or_encrypted_pem_panics() {
     let corpus = [

@@ -2,9 +2,9 @@
 //!
 //! Owns: batches, the window of requests in flight, retries. Never: prints.
 //!
-//! As cqlsh does it: rows of one range of the ring go together when there are enough of them, to
-//! any of its replicas; the others fill batches of one replica. A batch that fails is tried again,
-//! through another node when the one that had it is gone.
+//! Batches are built like in cqlsh: if one token range has enough rows, they form batches for any of its replicas.
+//! The other rows fill batches for one replica. A failed batch is retried, through another node if the connection to
+//! the first one is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -377,7 +377,7 @@ fn send(to: Sending<'_>, list: &mut BatchList, values: &mut ValueList) -> Result
     link.connection.send(&request, stream, false)
 }
 
-/// As [`send`], with the values as literals.
+/// Like [`send`], with the values as literals.
 fn send_texts(to: Sending<'_>, list: &mut BatchList, text: &mut String) -> Result<(), Failure> {
     let Sending { job, link, batch, stream } = to;
     let Job { statement, consistency, .. } = job;
