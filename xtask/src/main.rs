@@ -166,6 +166,7 @@ fn api_reference(root: &Path) -> Result<bool> {
 
 /// The directory of the workspace.
 fn root() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Cargo sets the variable for what it runs: a binary that was built in another checkout works on the one it is run in.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(Path::to_path_buf).context("xtask is not inside the workspace")
 }
