@@ -67,7 +67,7 @@ cargo xtask COMMAND
                     instructions of reads
   perf engine [--mb 256] [--repeat 3] [--dev]
                     SSTable write and compaction in MB/s per core; fails below the goals
-  perf instructions [--release] [--store]
+  perf instructions [--release|--dist] [--store]
                     instructions and allocations per request; fails at 5 % above the stored ones
   soak --minutes N [--seed S] [--scenario X] [--runs N]
                     simulated clusters in bulk; prints runs, faults and paths never reached, and
@@ -167,6 +167,7 @@ fn api_reference(root: &Path) -> Result<bool> {
 /// The directory of the workspace.
 fn root() -> Result<PathBuf> {
     // Cargo sets the variable for what it runs: a binary that was built in another checkout works on the one it is run in.
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(Path::to_path_buf).context("xtask is not inside the workspace")
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::profile::Profile;
 use super::report::{Report, Verdict, median, rounded};
 
 /// MB of uncompressed data per second and core that are wanted, by the shape of the rows.
@@ -13,17 +14,17 @@ const GOALS: [(&str, f64); 2] = [("standard1", 150.0), ("40-byte", 60.0)];
 
 /// Builds the benchmark, runs it and compares with the goals. False when one is missed.
 pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
-    let (mut release, mut mb, mut repeat) = (true, "256", 3);
+    let (mut profile, mut mb, mut repeat) = (Profile::Dist, "256", 3);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
-            "--dev" => release = false,
+            "--dev" => profile = Profile::Dev,
             "--mb" => mb = words.next().context("--mb needs a number")?,
             "--repeat" => repeat = words.next().context("--repeat needs a number")?.parse()?,
             _ => bail!("unknown option {word}; see cargo xtask help"),
         }
     }
-    let binary = build(root, release)?;
+    let binary = build(root, profile)?;
     let home = root.join("target/perf/engine");
     crate::disk::create_dir_all(&home)?;
     let mut lines: Vec<Value> = Vec::new();
@@ -35,16 +36,14 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
 }
 
 /// Builds the benchmark.
-pub(super) fn build(root: &Path, release: bool) -> Result<PathBuf> {
+pub(super) fn build(root: &Path, profile: Profile) -> Result<PathBuf> {
     let mut build = Command::new(env!("CARGO"));
     build.current_dir(root).args(["build", "--quiet", "--package", "perf"]);
-    if release {
-        build.arg("--release");
-    }
+    profile.select(&mut build);
     if !build.status()?.success() {
         bail!("the build failed");
     }
-    Ok(root.join("target").join(if release { "release" } else { "debug" }).join("perf"))
+    Ok(profile.program(root, "perf"))
 }
 
 /// Its figures of one run, which writes SSTables of a version, or of the one that is the default.

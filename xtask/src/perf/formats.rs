@@ -26,7 +26,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
             _ => bail!("unknown option {word}; see cargo xtask help"),
         }
     }
-    let binary = engine::build(root, true)?;
+    let binary = engine::build(root, super::profile::Profile::Dist)?;
     let home = root.join("target/perf");
     let work = home.join("formats");
     crate::disk::create_dir_all(&work)?;

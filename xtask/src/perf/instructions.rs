@@ -13,9 +13,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::profile::Profile;
+
 const SECTIONS: [&str; 5] =
     ["memtable_read", "write", "sstable_read", "slice_memtable", "slice_sstable"];
-/// Counted with `--release` only: each section takes half a minute.
+/// Counted with `--release` and `--dist` only: each section takes half a minute.
 const UNPREPARED: &str = "unprepared_read";
 /// How far above the stored figure a figure may be.
 const TOLERANCE: f64 = 1.05;
@@ -61,30 +63,33 @@ fn held_to(stored: &Stored, profile: &str, key: &str) -> BTreeMap<String, Cost> 
 
 /// Counts, compares, and with `--store` stores the figures.
 pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
-    let (mut release, mut store, mut rows) = (false, false, "20000");
+    let (mut profile, mut store, mut rows) = (Profile::Dev, false, "20000");
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
-            "--release" => release = true,
+            "--release" => profile = Profile::Release,
+            "--dist" => profile = Profile::Dist,
             "--store" => store = true,
             "--rows" => rows = words.next().context("--rows needs a number")?,
             _ => bail!("unknown option {word}; see cargo xtask help"),
         }
     }
-    let profile = if release { "release" } else { "dev" };
     let mut build = Command::new(env!("CARGO"));
     build.current_dir(root).args(["build", "--quiet"]);
-    match release {
-        true => build.args(["--package", "perf", "--release"]),
+    profile.select(&mut build);
+    match profile {
+        Profile::Release | Profile::Dist => build.args(["--package", "perf"]),
         // The same build as in the steps of the test command: alone it would have other features,
         // and everything would be built a second time.
-        false => build.args(["--workspace", "--bins", "--tests"]),
+        Profile::Dev => build.args(["--workspace", "--bins", "--tests"]),
     };
     if !build.status()?.success() {
         bail!("the build failed");
     }
-    let binary = root.join("target").join(if release { "release" } else { "debug" }).join("perf");
-    let sections: Vec<&str> = SECTIONS.into_iter().chain(release.then_some(UNPREPARED)).collect();
+    let binary = profile.program(root, "perf");
+    let is_optimised = profile != Profile::Dev;
+    let sections: Vec<&str> =
+        SECTIONS.into_iter().chain(is_optimised.then_some(UNPREPARED)).collect();
     let costs = measure(root, &binary, rows, &sections, None)?;
 
     let path = root.join("perf/instructions.json");
@@ -92,13 +97,14 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
         Ok(text) => serde_json::from_str(&text)?,
         Err(_) => Stored::new(),
     };
-    let key = key_of(profile, &crate::disk::read_to_string("/proc/cpuinfo").unwrap_or_default());
+    let key =
+        key_of(profile.name(), &crate::disk::read_to_string("/proc/cpuinfo").unwrap_or_default());
     if !stored.contains_key(&key) {
         println!(
             "nothing is stored for {key}: compared with the highest figures of all processors"
         );
     }
-    let before = held_to(&stored, profile, &key);
+    let before = held_to(&stored, profile.name(), &key);
     let mut passed = true;
     for (section, cost) in &costs {
         let verdict = match before.get(section) {
@@ -116,8 +122,10 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
             }
         };
         println!(
-            "{profile:8} {section:14} {:9.0} instructions {:6.2} allocations a request; {verdict}",
-            cost.instructions, cost.allocations
+            "{:8} {section:14} {:9.0} instructions {:6.2} allocations a request; {verdict}",
+            profile.name(),
+            cost.instructions,
+            cost.allocations
         );
     }
     if let (Some(text), Some(prepared)) = (costs.get(UNPREPARED), costs.get("memtable_read")) {

@@ -26,6 +26,7 @@ mod load;
 mod nodes;
 mod pair;
 pub mod process;
+mod profile;
 pub mod repair;
 pub mod replicated;
 mod report;

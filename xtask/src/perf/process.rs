@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::cql;
+use super::profile::Profile;
 
 /// Clock ticks of `/proc/PID/stat` per second (`sysconf(_SC_CLK_TCK)`, 100 on Linux).
 const TICKS: f64 = 100.0;
@@ -59,18 +60,19 @@ const BINARY_VARIABLE: &str = "HELENUS_BINARY";
 /// The server that is measured.
 pub fn helenus_binary(root: &Path) -> PathBuf {
     std::env::var_os(BINARY_VARIABLE)
-        .map_or_else(|| root.join("target/release/helenus"), PathBuf::from)
+        .map_or_else(|| Profile::Dist.program(root, "helenus"), PathBuf::from)
 }
 
-/// Builds the release binary, unless `HELENUS_BINARY` names another.
+/// Builds what is shipped, unless `HELENUS_BINARY` names another.
 pub fn build_helenus(root: &Path) -> Result<()> {
     if std::env::var_os(BINARY_VARIABLE).is_some() {
         return Ok(());
     }
-    let words = ["build", "--release", "--bin", "helenus"];
-    let status = Command::new("cargo").current_dir(root).args(words).status()?;
-    if !status.success() {
-        bail!("the release build failed");
+    let mut build = Command::new("cargo");
+    build.current_dir(root).args(["build", "--bin", "helenus"]);
+    Profile::Dist.select(&mut build);
+    if !build.status()?.success() {
+        bail!("the build of the server failed");
     }
     Ok(())
 }

@@ -191,37 +191,39 @@ const TIB: i64 = 1 << 40;
 
 settings! {
     "Node" {
-        /// Name of the cluster; a node joins only members of the same name, and a data directory
-        /// keeps the name it was made with.
+        /// Name of the cluster. A node joins only members with the same name; a data directory
+        /// keeps the name with which it was created.
         supported cold cluster_name: String = "Test Cluster".into();
         /// Directory below which everything is kept unless a directory is set by itself.
         supported cold workdir: String = "./helenus-data".into();
-        /// Shards, each with its own thread. Unset: the usable cores.
+        /// Number of shards, each with its own thread. Unset: the usable cores.
         supported cold smp: Option<u16> = None, 1 to 256;
         /// Memory for memtables, caches and requests of all shards together. Unset: a quarter of
         /// the RAM or of the cgroup limit, at most 8 GiB.
         supported cold memory: Option<MemorySize> = None, 67_108_864 to 64 * TIB;
-        /// Cores to pin shards to, such as `0-3,6`. Unset: not pinned.
+        /// Cores that shards are pinned to, such as `0-3,6`. Unset: not pinned.
         not_yet cold cpuset: Option<String> = None;
-        /// Tokens of this node when it first starts.
+        /// Number of tokens that this node draws at its first start.
         supported cold num_tokens: u32 = 16, 1 to 1536;
-        /// The tokens themselves, separated by commas, instead of drawing `num_tokens`.
+        /// Tokens of this node, separated by commas, instead of `num_tokens` drawn ones.
         supported cold initial_token: Vec<Token> = Vec::new();
-        /// How a partition key becomes a token.
+        /// Function that maps a partition key to its token.
         supported cold partitioner: Partitioner = Partitioner::Murmur3;
-        /// How many replicas of the own datacenter the drawn tokens of a joining node balance.
+        /// Replication factor in the local data centre for which a joining node draws evenly
+        /// balanced tokens.
         supported cold allocate_tokens_for_local_replication_factor: u32 = 3, 1 to 1000;
-        /// Whether a joining node takes over the data of its tokens. Without it reads may miss data
+        /// Whether a joining node streams the data of its tokens. Without it reads may miss data
         /// until a repair.
         supported cold auto_bootstrap: bool = true;
-        /// Whether a node that joins is refused when only nodes that are down have a part of the data
-        /// that it takes over (Cassandra's system property `cassandra.consistent.rangemovement`).
-        /// Without it the node joins with what is left; what a quorum acknowledged may be missing.
+        /// Whether a join is refused when the only replicas of some data that the node takes over
+        /// are down (Cassandra's system property `cassandra.consistent.rangemovement`). Without it
+        /// the node joins with what the live replicas have; writes that a quorum acknowledged may
+        /// be missing.
         supported cold consistent_rangemovement: bool = true;
-        /// Address of a dead member whose tokens and data this node takes over when it first starts,
-        /// instead of tokens of its own; later starts pass over it.
+        /// Address of a dead member. At its first start this node takes over that member's tokens
+        /// and data; later starts ignore the setting.
         supported cold replace_address_first_boot: Option<Address> = None;
-        /// Where data centre and rack names come from.
+        /// Source of the data centre and rack names.
         supported cold endpoint_snitch: Snitch = Snitch::Simple;
         /// Data centre of this node, instead of `dc` in cassandra-rackdc.properties; with
         /// GossipingPropertyFileSnitch.
@@ -234,16 +236,17 @@ settings! {
         /// member. With seeds, or a `listen_address` other than 127.0.0.1, the storage port is
         /// opened. `seed_provider` of cassandra.yaml sets it too.
         supported hot seeds: Vec<String> = Vec::new();
-        /// Whether reads prefer replicas that answer quickly.
+        /// Whether reads prefer the replicas that answered fastest so far.
         supported cold dynamic_snitch: bool = true;
-        /// How often the order of replicas is made anew.
+        /// Interval at which replicas are ranked again.
         supported cold dynamic_snitch_update_interval: Duration = Duration::from_millis(100), 1 to DAY_MS;
-        /// How often measured latencies are forgotten, so that a bad replica is tried again.
+        /// Interval at which measured latencies are forgotten, so that a slow replica gets another
+        /// chance.
         supported cold dynamic_snitch_reset_interval: Duration = Duration::from_secs(600), 1 to 365 * DAY_MS;
-        /// How much slower than the best a replica near by may be before it is passed over: 1.0 is
-        /// twice as slow, 0 goes by latency alone.
+        /// How much slower than the fastest replica the nearest one may be and still be preferred:
+        /// 1.0 is twice as slow; with 0 only latency counts.
         supported cold dynamic_snitch_badness_threshold: Number = Number(1.0), 0 to 1000;
-        /// How suspicious a node's silence must be until it counts as down.
+        /// Suspicion (phi) from which a silent node counts as down. Higher: later and more certain.
         supported cold phi_convict_threshold: Number = Number(8.0), 5 to 16;
     }
     "Directories" {
@@ -258,27 +261,31 @@ settings! {
         /// are only in the old one are then lost silently. To move it: stop the node, move the files,
         /// change the setting, start.
         supported cold commitlog_directory: Option<String> = None;
-        /// Where hints are kept. Unset: `hints` below `workdir`.
+        /// Directory of hints. Unset: `hints` below `workdir`.
         supported cold hints_directory: Option<String> = None;
-        /// Where it is saved what is in the row cache and in the counter cache. Unset: `saved_caches` below `workdir`.
+        /// Directory of the saved keys of the row cache and the counter cache. Unset:
+        /// `saved_caches` below `workdir`.
         supported cold saved_caches_directory: Option<String> = None;
     }
     "Addresses and ports" {
-        /// Address for other nodes.
+        /// Address on which the node listens for other nodes.
         supported cold listen_address: Address = loopback();
-        /// Address that other nodes are told. Unset: `listen_address`.
+        /// Address that the node announces to other nodes. Unset: `listen_address`.
         supported cold broadcast_address: Option<Address> = None;
-        /// Address for clients. 0.0.0.0 needs `broadcast_rpc_address`.
+        /// Address on which the node listens for CQL clients. 0.0.0.0 needs
+        /// `broadcast_rpc_address`.
         supported cold rpc_address: Address = loopback();
-        /// Address that drivers are told. Unset: `rpc_address`.
+        /// Address that the node announces to drivers. Unset: `rpc_address`.
         supported cold broadcast_rpc_address: Option<Address> = None;
         /// Port for other nodes, as announced in `system.local` and `system.peers_v2`.
         supported cold storage_port: u16 = 7000, 1 to 65_535;
-        /// Whether CQL clients are served from the start.
+        /// Whether the node serves CQL clients as soon as it has started; else after `nodetool
+        /// enablebinary`.
         supported cold start_native_transport: bool = true;
         /// Port for CQL clients.
         supported cold native_transport_port: u16 = 9042, 1 to 65_535;
-        /// Port for shard-aware drivers, where the source port picks the shard; 0 is off.
+        /// Port for shard-aware drivers, where the client's source port selects the shard; 0 is
+        /// off.
         supported cold native_shard_aware_transport_port: u16 = 19_042, 0 to 65_535;
         /// Port for CQL clients with TLS, while `native_transport_port` stays in the clear; needs
         /// `client_encryption_options`. Unset: TLS is spoken on `native_transport_port`.
@@ -294,22 +301,22 @@ settings! {
         supported cold rpc_keepalive: bool = true;
     }
     "CQL clients" {
-        /// Longest frame that is accepted, before and after decompression. A longer one is refused and its
-        /// connection goes on.
+        /// Largest frame, before and after decompression. A larger one is refused; its connection
+        /// stays open.
         supported cold native_transport_max_frame_size: DataSize = DataSize(16 << 20), 65_536 to 2 * GIB - 1;
-        /// Most client connections; -1 is no limit.
+        /// Limit of client connections; -1 is no limit.
         supported cold native_transport_max_concurrent_connections: i64 = -1, -1 to i64::MAX;
-        /// Most client connections of one address; -1 is no limit.
+        /// Limit of client connections from one address; -1 is no limit.
         supported cold native_transport_max_concurrent_connections_per_ip: i64 = -1, -1 to i64::MAX;
-        /// Most requests in flight on one connection; more are answered with OVERLOADED.
+        /// Limit of requests in flight on one connection; more are answered with OVERLOADED.
         supported cold native_transport_max_concurrent_requests_per_connection: u32 = 8192, 1 to 32_768;
-        /// Most bytes of requests in flight. Unset: 15 % of `memory`.
+        /// Limit of bytes of requests in flight. Unset: 15 % of `memory`.
         supported cold native_transport_max_request_data_in_flight: Option<DataSize> = None, 1_048_576 to TIB;
-        /// Most bytes of requests in flight of one address. Unset: a quarter of the total.
+        /// Limit of bytes of requests in flight from one address. Unset: a quarter of the total.
         not_yet cold native_transport_max_request_data_in_flight_per_ip: Option<DataSize> = None, 1_048_576 to TIB;
-        /// Connections that are silent for longer are closed; 0 is never.
+        /// Idle time after which a client connection is closed; 0 is never.
         supported cold native_transport_idle_timeout: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
-        /// Whether protocol versions below the newest are spoken.
+        /// Whether clients may use protocol versions below the newest.
         supported cold native_transport_allow_older_protocols: bool = true;
         /// Whether requests per second are limited.
         not_yet cold native_transport_rate_limiting_enabled: bool = false;
@@ -325,7 +332,7 @@ settings! {
         supported cold client_encryption_options: EncryptionOptions = EncryptionOptions::default();
     }
     "Access" {
-        /// Who may connect.
+        /// How clients prove who they are.
         supported cold authenticator: Authenticator = Authenticator::AllowAll;
         /// What a connected role may do.
         supported cold authorizer: Authorizer = Authorizer::AllowAll;
@@ -335,137 +342,145 @@ settings! {
         /// `parameters`: those named like the next two settings are them; `cidr_groups_cache_refresh_interval`
         /// and `ip_cache_max_size` are not needed, since every node has the groups in its metadata.
         supported cold cidr_authorizer: CidrAuthorizer = CidrAuthorizer::AllowAll;
-        /// What `CassandraCIDRAuthorizer` does about a role that connects from elsewhere.
+        /// What `CassandraCIDRAuthorizer` does with a login from outside the role's CIDR groups:
+        /// log it (MONITOR) or refuse it (ENFORCE).
         supported cold cidr_authorizer_mode: CidrMode = CidrMode::Monitor;
-        /// Whether superusers may be kept to CIDR groups, too.
+        /// Whether CIDR groups restrict superusers too.
         supported cold cidr_checks_for_superusers: bool = false;
-        /// The superuser that is made when a cluster with `PasswordAuthenticator` has no roles.
+        /// Name of the superuser that is created when a cluster with `PasswordAuthenticator` has no
+        /// roles.
         supported cold auth_superuser_name: String = "cassandra".to_owned();
         /// Its password as a bcrypt hash (`$2a$10$...`). Unset: the password is `cassandra`.
         supported cold auth_superuser_salted_password: Option<String> = None;
-        /// Whether no superuser is made (Cassandra's system property
-        /// `cassandra.skip_default_role_setup`): roles come with a directory of Cassandra's that is
-        /// taken over, or nobody can log in.
+        /// Whether the default superuser is not created (Cassandra's system property
+        /// `cassandra.skip_default_role_setup`). Then roles must come with a Cassandra directory
+        /// that is taken over; else nobody can log in.
         supported cold skip_default_role_setup: bool = false;
-        /// How long verified credentials are remembered.
+        /// How long a shard remembers verified credentials.
         supported hot credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
-        /// How many verified credentials each shard remembers; above it all are forgotten.
+        /// Limit of verified credentials that a shard remembers; at the limit it forgets all.
         supported hot credentials_cache_max_entries: u64 = 1000, 0 to 1_000_000;
-        /// When remembered credentials are read again: they are not, as a change of one counts at once.
+        /// Interval at which remembered credentials are read again. Not needed: a changed password
+        /// takes effect at once.
         not_needed cold credentials_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
-        /// Whether that is done by itself.
+        /// Whether remembered credentials are refreshed in the background; as
+        /// `credentials_update_interval`.
         not_needed cold credentials_cache_active_update: bool = false;
-        /// How long roles may be remembered. They never are: every node has them in its metadata, and
-        /// a change counts from the next statement on.
+        /// How long roles are cached. Not needed: each node has all roles in its metadata, and a
+        /// change takes effect with the next statement.
         not_needed cold roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
-        /// When remembered roles are read again; as `roles_validity`.
+        /// Interval at which cached roles are read again; as `roles_validity`.
         not_needed cold roles_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
-        /// Whether that is done by itself; as `roles_validity`.
+        /// Whether cached roles are refreshed in the background; as `roles_validity`.
         not_needed cold roles_cache_active_update: bool = false;
-        /// How many roles are remembered; as `roles_validity`.
+        /// Limit of cached roles; as `roles_validity`.
         not_needed cold roles_cache_max_entries: u64 = 1000, 0 to 2_147_483_647;
-        /// How long permissions may be remembered; as `roles_validity`.
+        /// How long permissions are cached; as `roles_validity`.
         not_needed cold permissions_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
-        /// When remembered permissions are read again; as `roles_validity`.
+        /// Interval at which cached permissions are read again; as `roles_validity`.
         not_needed cold permissions_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
-        /// Whether that is done by itself; as `roles_validity`.
+        /// Whether cached permissions are refreshed in the background; as `roles_validity`.
         not_needed cold permissions_cache_active_update: bool = false;
-        /// Of how many roles and resources permissions are remembered; as `roles_validity`.
+        /// Limit of pairs of role and resource whose permissions are cached; as `roles_validity`.
         not_needed cold permissions_cache_max_entries: u64 = 1000, 0 to 2_147_483_647;
     }
     "Timeouts" {
-        /// Time for a read of partitions.
+        /// Timeout of a read of partitions.
         supported hot read_request_timeout: Duration = Duration::from_secs(5), 10 to DAY_MS;
-        /// Time for a read of token ranges.
+        /// Timeout of a read of token ranges.
         supported hot range_request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
-        /// Time for a write.
+        /// Timeout of a write.
         supported hot write_request_timeout: Duration = Duration::from_secs(2), 10 to DAY_MS;
-        /// Time for a write to counters.
+        /// Timeout of a counter update.
         supported hot counter_write_request_timeout: Duration = Duration::from_secs(5), 10 to DAY_MS;
-        /// Time for a conditional write until it is decided; its commit then has
+        /// Timeout of a conditional statement until it is decided; its commit then has
         /// `write_request_timeout`.
         supported hot cas_contention_timeout: Duration = Duration::from_secs(1), 10 to DAY_MS;
-        /// Time for TRUNCATE.
+        /// Timeout of TRUNCATE.
         supported hot truncate_request_timeout: Duration = Duration::from_secs(60), 10 to DAY_MS;
-        /// Time for everything else: how long a schema change is tried again when others change the
-        /// schema at the same time.
+        /// Timeout of all other requests, such as a schema change that is retried because others
+        /// change the schema at the same time.
         supported hot request_timeout: Duration = Duration::from_secs(10), 10 to DAY_MS;
-        /// Longest time for any request of a client; a shorter one of the others holds too.
+        /// Upper limit of the timeout of any client request; shorter timeouts still hold.
         supported cold native_transport_timeout: Duration = Duration::from_secs(12), 10 to DAY_MS;
-        /// Requests that take longer are logged; 0 is none.
+        /// Duration above which a request is logged as slow; 0 is off.
         not_yet cold slow_query_log_timeout: Duration = Duration::from_millis(500), 0 to DAY_MS;
     }
     "Between nodes" {
-        /// Time for connecting to another node and the handshake.
+        /// Timeout of connecting to another node, handshake included.
         supported cold internode_tcp_connect_timeout: Duration = Duration::from_secs(2), 10 to 600_000;
-        /// Which traffic between nodes is compressed (LZ4); never that of one machine with itself.
+        /// Which traffic between nodes is compressed (LZ4). Traffic of a machine with itself never
+        /// is.
         supported cold internode_compression: InternodeCompression = InternodeCompression::Dc;
         /// Largest message between nodes. Unset: 64 MiB.
         supported cold internode_max_message_size: Option<DataSize> = None, 1_048_576 to 67_108_864;
-        /// Whether the coordinator stores hints: writes that a replica missed, to send them when it is
-        /// back.
+        /// Whether the coordinator stores hints: writes that a replica missed and that it sends
+        /// once the replica is back.
         supported hot hinted_handoff_enabled: bool = true;
         /// How long after a replica goes down the coordinator still records hints for it. Writes after that
         /// reach it by a repair only. A recorded hint is stored until it is delivered, or until the
         /// `gc_grace_seconds` of its table are over. On a node without seeds a change takes effect at the
         /// next start.
         supported hot max_hint_window: Duration = Duration::from_secs(10_800), 0 to 365 * DAY_MS;
-        /// Whether no hints are recorded either for a node whose oldest hint is older than
-        /// `max_hint_window`, so that a restart of this node does not restart the window.
+        /// Whether `max_hint_window` also counts from the oldest hint that is stored for a node, so
+        /// that a restart of this node does not restart the window.
         supported cold hint_window_persistent_enabled: bool = true;
-        /// Data centres for whose nodes no hints are kept.
+        /// Data centres for whose nodes no hints are stored.
         supported cold hinted_handoff_disabled_datacenters: Vec<String> = Vec::new();
-        /// Bytes of hints for one node; 0 is no limit but that of all hints, 16 GiB.
+        /// Limit of bytes of hints for one node; 0: only the limit of all hints together, 16 GiB.
         supported cold max_hints_size_per_host: DataSize = DataSize(0), 0 to TIB;
-        /// Nodes that one shard sends hints to at a time.
+        /// Number of nodes to which one shard delivers hints at the same time.
         supported cold max_hints_delivery_threads: u32 = 2, 1 to 1024;
-        /// Whether a node that is decommissioned hands its hints to another one first.
+        /// Whether a node that is decommissioned first hands its hints to another node.
         supported cold transfer_hints_on_decommission: bool = true;
-        /// Bytes per second that replayed batches may write, divided by the number of nodes; 0 is no
-        /// limit.
+        /// Limit of bytes per second that replayed batches write, divided by the number of nodes; 0
+        /// is no limit.
         supported hot batchlog_replay_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
-        /// Bytes of hints per second and node that are sent to those that are back; 0 is no limit.
+        /// Limit of bytes of hints per second and target node; 0 is no limit.
         supported hot hinted_handoff_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
-        /// Size of a file with hints.
+        /// Size of a hints file.
         supported cold max_hints_file_size: DataSize = DataSize(128 << 20), 65_536 to 2 * GIB - 1;
-        /// Longest time until a hint is on the disk.
+        /// Longest time until a hint is on disk.
         supported cold hints_flush_period: Duration = Duration::from_secs(10), 1 to DAY_MS;
-        /// Whether files whose partitions all go to one node are sent as they are.
+        /// Whether SSTables whose partitions all go to the same node are streamed as whole files.
         supported cold stream_entire_sstables: bool = true;
-        /// Bytes per second of streams to other nodes; 0 is no limit.
+        /// Limit of bytes per second of streams to other nodes; 0 is no limit.
         supported hot stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
-        /// Bytes per second of streams to nodes of other datacenters, within the limit of all
-        /// streams; 0 is no limit of their own.
+        /// Limit of bytes per second of streams to nodes of other data centres, within the limit of
+        /// all streams; 0 is no limit of their own.
         supported hot inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
         /// Whether every replicated table is repaired automatically: each node repairs its primary ranges
         /// when its turn comes (`auto_repair_turn`), and the ranges of a damaged SSTable at once.
         /// Tombstones of such tables are purged only after a repair of their range.
         supported cold auto_repair_enabled: bool = true;
-        /// Within which every table is repaired; 0 is 0.8 of its `gc_grace_seconds`, 8 days at most.
+        /// Period in which every table is repaired once; 0 is 0.8 of its `gc_grace_seconds`, 8 days
+        /// at most.
         supported cold auto_repair_window: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
-        /// Most bytes per second of a node's own data that such repairs read, less while there is
-        /// time (not for damaged SSTables); 0 is no limit but `compaction_throughput`.
+        /// Limit of bytes per second of a node's own data that automatic repairs read, and less
+        /// while there is time (does not apply to damaged SSTables); 0: only
+        /// `compaction_throughput` limits them.
         supported cold auto_repair_throughput: DataRate = DataRate(8 << 20), 0 to TIB;
-        /// After the start of a node until it begins.
+        /// Delay after the start of a node until automatic repairs begin.
         supported cold auto_repair_initial_delay: Duration = Duration::from_secs(300), 0 to DAY_MS;
-        /// Length of a node's turn to begin such a repair.
+        /// Length of a node's turn to begin an automatic repair.
         supported cold auto_repair_turn: Duration = Duration::from_secs(60), 1000 to DAY_MS;
     }
     "Commit log" {
-        /// When records are synced. In every mode an answered write survives the end of the
-        /// process; in `batch` and `group` it survives a power cut too.
+        /// When records are synced to disk. In every mode an acknowledged write survives the end of
+        /// the process; in `batch` and `group` also a power cut.
         supported cold commitlog_sync: CommitLogSync = CommitLogSync::Periodic;
-        /// Longest time between syncs in `periodic` mode: what a power cut may cost.
+        /// Longest time between syncs in `periodic` mode, and so the most that a power cut can
+        /// lose.
         supported cold commitlog_sync_period: Duration = Duration::from_secs(10), 1 to DAY_MS;
-        /// Longest time that writes wait for others to share their sync in `group` mode.
+        /// Longest time that a write waits in `group` mode for others to share its sync.
         supported cold commitlog_sync_group_window: Duration = Duration::from_millis(10), 1 to 60_000;
         /// Size of a segment file.
         supported cold commitlog_segment_size: DataSize = DataSize(32 << 20), 1_048_576 to 2 * GIB - 1;
-        /// Most space of the commit log; above it the tables of the oldest segment are flushed.
-        /// Unset: 8 GiB.
+        /// Space of the commit log above which the tables of the oldest segment are flushed. Unset:
+        /// 8 GiB.
         supported cold commitlog_total_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
-        /// Compressor of segments: each write to the kernel becomes a block, or several. Unset: none,
-        /// which costs the least CPU. Segments of either kind are read whatever it says.
+        /// Compressor of segments: each write to the kernel becomes one block or several. Unset:
+        /// none, which costs the least CPU. A replay reads compressed and plain segments alike.
         supported cold commitlog_compression: Option<CommitLogCompression> = None;
         /// File with the keys that the commit log is encrypted with (AES-256-GCM): 64 hexadecimal digits on
         /// each line, of which the first is written with and the others only open what is there; `none`
@@ -486,7 +501,7 @@ settings! {
         /// lost. System keyspaces are always replayed. As Cassandra's property `cassandra.replayList`;
         /// not one of its settings.
         supported cold commitlog_replay_list: Vec<String> = Vec::new();
-        /// Largest mutation. Unset: half of `commitlog_segment_size`.
+        /// Size of the largest mutation. Unset: half of `commitlog_segment_size`.
         supported cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
     }
     "Storage" {
@@ -494,81 +509,84 @@ settings! {
         /// `triggers`. Their definitions are kept in `left-out.cql` in the first data directory. On the command line
         /// also `--without`. Not one of Cassandra's settings.
         supported cold takeover_without: Vec<String> = Vec::new();
-        /// Memory for memtables of all shards. Unset: 40 % of `memory`.
+        /// Memory of the memtables of all shards. Unset: 40 % of `memory`.
         supported cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
-        /// Memory for rows of tables whose option `caching` asks for it, of all shards; at most half of what
-        /// caches have, which is 40 % of `memory`. `nodetool setcachecapacity` changes it until the next start.
+        /// Memory of the row caches of all shards, for tables whose option `caching` asks for it;
+        /// at most half of the memory of all caches, which is 40 % of `memory`. `nodetool
+        /// setcachecapacity` changes it until the next start.
         supported hot row_cache_size: DataSize = DataSize(0), 0 to 64 * TIB;
-        /// How often the keys of the row cache are saved, besides once at shutdown, so that the next start
-        /// can warm the cache; 0: never.
+        /// Interval at which the keys of the row cache are saved, in addition to once at shutdown,
+        /// so that the next start can warm the cache; 0: never.
         supported cold row_cache_save_period: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
-        /// Most partitions of each shard that are saved.
+        /// Limit of partitions that each shard saves.
         supported cold row_cache_keys_to_save: u32 = 2_147_483_647, 0 to 2_147_483_647;
-        /// Memory for what this node has counted in counters, of all shards, so that increments need no read; at
-        /// most a quarter of what caches have. Unset: 2.5 % of `memory`, at most 50 MiB. 0: there is none.
-        /// `nodetool setcachecapacity` changes it until the next start.
+        /// Memory of the counter caches of all shards, with which increments need no read; at most
+        /// a quarter of the memory of all caches. Unset: 2.5 % of `memory`, at most 50 MiB. 0: no
+        /// cache. `nodetool setcachecapacity` changes it until the next start.
         supported hot counter_cache_size: Option<DataSize> = None, 0 to 64 * TIB;
-        /// How often the keys of the counter cache are saved, besides once at shutdown, so that the next
-        /// start can warm the cache; 0: never.
+        /// Interval at which the keys of the counter cache are saved, in addition to once at
+        /// shutdown, so that the next start can warm the cache; 0: never.
         supported cold counter_cache_save_period: Duration = Duration::from_secs(7_200), 0 to 365 * DAY_MS;
-        /// Most counters of each shard that are saved.
+        /// Limit of counters that each shard saves.
         supported cold counter_cache_keys_to_save: u32 = 2_147_483_647, 0 to 2_147_483_647;
-        /// How long partitions, and as long counters, are read at the start because they were saved.
+        /// Time at the start for reading the saved partitions into the cache, and again for the
+        /// saved counters.
         supported cold cache_load_timeout: Duration = Duration::from_secs(30), 0 to DAY_MS;
-        /// Format of SSTables that are written: `big`, or `bti` with tries, which
-        /// `storage_compatibility_mode` must allow. All are read; `nodetool upgradesstables` writes
-        /// files of other versions anew.
+        /// Format of new SSTables: `big`, or `bti` with tries, which `storage_compatibility_mode`
+        /// must allow. All formats are read; `nodetool upgradesstables` rewrites files of other
+        /// versions.
         supported cold sstable: SstableFormat = SstableFormat::Big;
         /// `CASSANDRA_4`: SSTables of format BIG are of version `nb`, which Cassandra 4 reads too;
         /// `UPGRADING`, `NONE`: of version `oa`, those of format BTI of version `da`, which only
         /// Cassandra 5 reads. With `NONE` clients may write what expires after 2038-01-19, until 2106: set it
         /// when all nodes write these versions (`UPGRADING`), as others would let it expire in 2038.
         supported cold storage_compatibility_mode: StorageCompatibilityMode = StorageCompatibilityMode::Cassandra4;
-        /// Version of SSTables that are written, whatever `sstable` and `storage_compatibility_mode`
-        /// say; `me` is read by Cassandra 3.0.25, 3.11.11 and Scylla. Files that take part in an
-        /// incremental repair are of `nb` then. Not one of Cassandra's settings.
+        /// Version of new SSTables, whatever `sstable` and `storage_compatibility_mode` say; `me`
+        /// is read by Cassandra 3.0.25, 3.11.11 and Scylla. Files of an incremental repair are then
+        /// of version `nb`. Not one of Cassandra's settings.
         supported cold sstable_version: Option<SstableVersion> = None;
         /// Compression of flushed files. `table`: as the table says. `fast`: the same, with LZ4's fast
         /// compressor instead of Zstandard, Deflate and LZ4's high one; compactions compress as the table
         /// says. `none`: no compression.
         supported cold flush_compression: FlushCompression = FlushCompression::Fast;
-        /// Partitions longer than this get an index of their rows. Unset: 8 KiB.
+        /// Size above which a partition gets an index of its rows. Unset: 8 KiB.
         supported cold column_index_size: Option<DataSize> = None, 1024 to GIB;
-        /// Compactions that run at the same time; each shard runs its part, rounded up. Unset: one for
-        /// each shard.
+        /// Number of compactions that run at the same time; each shard runs its part, rounded up.
+        /// Unset: one for each shard.
         supported hot concurrent_compactors: Option<u32> = None, 1 to 256;
-        /// Bytes per second that all compactions write; 0 is no limit.
+        /// Limit of bytes per second that all compactions write; 0 is no limit.
         supported hot compaction_throughput: DataRate = DataRate(64 << 20), 0 to TIB;
-        /// Bytes per second that are read to verify SSTables in the background, one after the other;
-        /// 0: they are not. Not one of Cassandra's settings.
+        /// Limit of bytes per second that the background verification of SSTables reads, one file
+        /// after the other; 0 is off. Not one of Cassandra's settings.
         supported cold sstable_verification_throughput: DataRate = DataRate(1 << 20), 0 to TIB;
-        /// How long an SSTable that was verified so is not verified again. Not one of Cassandra's
-        /// settings.
+        /// Time after which the background verification reads an SSTable again. Not one of
+        /// Cassandra's settings.
         supported cold sstable_verification_interval: Duration = Duration::from_secs(604_800), 60_000 to 3650 * DAY_MS;
-        /// Free space that is kept on the data disk: with less, writes are refused.
+        /// Free space below which writes are refused, on each data disk.
         supported cold min_free_space_per_drive: DataSize = DataSize(50 << 20), 0 to TIB;
-        /// Largest single value; a longer one in a file is taken for corruption.
+        /// Size above which a value in a file counts as corrupt.
         not_yet cold max_value_size: DataSize = DataSize(256 << 20), 1_048_576 to 2 * GIB - 1;
         /// Whether DROP and TRUNCATE take a snapshot first.
         supported cold auto_snapshot: bool = true;
-        /// `compaction` of tables whose CREATE TABLE names none, as `class_name` and `parameters`; tables of the
-        /// built-in keyspaces too. Size-tiered when it is not set.
+        /// `compaction` of tables whose CREATE TABLE names none, as `class_name` and `parameters`;
+        /// also of the built-in keyspaces. Unset: size-tiered.
         supported cold default_compaction: Option<ParameterizedClass> = None;
-        /// Hard links that snapshots of the node create or remove per second, so that many files do not hold up the
-        /// disk; 0 is no limit.
+        /// Limit of hard links per second that snapshots of the node create or remove, so that many
+        /// files do not delay other disk work; 0 is no limit.
         supported hot snapshot_links_per_second: u64 = 0, 0 to i64::MAX;
         /// Whether each compaction takes a snapshot first.
         supported cold snapshot_before_compaction: bool = false;
         /// Whether each flushed SSTable is linked into `backups` of its table.
         supported hot incremental_backups: bool = false;
-        /// What happens after an error of a data file. A full disk is none: it refuses writes until
-        /// there is space again. `best_effort`: a shard goes on without the data directory that failed and the
-        /// SSTables in it until the next start, so that reads at ONE may be stale; it stops serving when that was
-        /// the first or the last one. With it and with `ignore` a start goes on with SSTables that cannot be opened, as
-        /// damaged ones; with the others it ends.
+        /// What a shard does after an I/O error of a data file. A full disk is no such error:
+        /// writes are refused until there is space again. `best_effort`: it continues without the
+        /// data directory that failed and the SSTables in it until the next start, so reads at ONE
+        /// may be stale; if that was the first or the last directory, it stops serving. With
+        /// `best_effort` and `ignore` a start continues although an SSTable cannot be opened, and
+        /// treats it as damaged; with the others it fails.
         supported cold disk_failure_policy: DiskFailurePolicy = DiskFailurePolicy::Stop;
-        /// What happens after an error of the commit log. `ignore` is taken for `stop_commit`: what a
-        /// failed sync left on the disk is not known.
+        /// What happens after an I/O error of the commit log. `ignore` is treated as `stop_commit`,
+        /// because it is unknown what a failed sync left on disk.
         supported cold commit_failure_policy: CommitFailurePolicy = CommitFailurePolicy::Stop;
     }
     "Limits of requests" {
@@ -578,12 +596,12 @@ settings! {
         supported cold batch_size_fail_threshold: DataSize = DataSize(50 << 10), 0 to 2 * GIB - 1;
         /// Unlogged batches over more partitions than this give a warning.
         supported cold unlogged_batch_across_partitions_warn_threshold: u32 = 10, 0 to 2_147_483_647;
-        /// Reads that meet more tombstones than this give a warning.
+        /// Reads that scan more tombstones than this give a warning.
         supported cold tombstone_warn_threshold: u32 = 1000, 0 to 2_147_483_647;
-        /// Reads that meet more tombstones than this fail, when the client asked for no pages.
+        /// Reads that scan more tombstones than this fail, if the client asked for no paging.
         supported cold tombstone_failure_threshold: u32 = 100_000, 0 to 2_147_483_647;
-        /// A page ends after this many tombstones, even if it holds no rows, and says that there is more.
-        /// 0: no page ends for tombstones.
+        /// Number of tombstones after which a page ends, even without a row; the client asks for
+        /// the next page as usual. 0: no limit.
         supported cold query_tombstone_page_limit: u32 = 10_000, 0 to 2_147_483_647;
     }
     "Guardrails" {
@@ -607,15 +625,15 @@ settings! {
         supported hot vector_dimensions_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Dimensions of a vector above this are refused; -1 is off.
         supported hot vector_dimensions_fail_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Replicas below this give a warning; -1 is off.
+        /// Replication factors below this give a warning; -1 is off.
         supported hot minimum_replication_factor_warn_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Replicas below this are refused, at most `default_keyspace_rf`; -1 is off.
+        /// Replication factors below this are refused; at most `default_keyspace_rf`; -1 is off.
         supported hot minimum_replication_factor_fail_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Replicas above this give a warning; -1 is off.
+        /// Replication factors above this give a warning; -1 is off.
         supported hot maximum_replication_factor_warn_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Replicas above this are refused, at least `default_keyspace_rf`; -1 is off.
+        /// Replication factors above this are refused; at least `default_keyspace_rf`; -1 is off.
         supported hot maximum_replication_factor_fail_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Replicas of a keyspace whose statement does not say how many.
+        /// Replication factor of a keyspace whose statement names none.
         supported cold default_keyspace_rf: u32 = 1, 1 to 2_147_483_647;
         /// Page sizes above this give a warning; -1 is off.
         supported hot page_size_warn_threshold: i64 = -1, -1 to 2_147_483_647;
@@ -629,45 +647,54 @@ settings! {
         supported hot in_select_cartesian_product_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Combinations of IN values above this are refused; -1 is off.
         supported hot in_select_cartesian_product_fail_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Values, and keys of elements, above this give a warning; unset is off.
+        /// Values, and keys of map and set elements, larger than this give a warning; unset is off.
         supported hot column_value_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Values, and keys of elements, above this are refused; unset is off.
+        /// Values, and keys of map and set elements, larger than this are refused; unset is off.
         supported hot column_value_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Bytes written to a collection above this give a warning, and those that one has in an SSTable when it is written, one in the log; unset is off.
+        /// Collections larger than this give a warning when a client writes them, and a line in the
+        /// log when an SSTable with one is written; unset is off.
         supported hot collection_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Bytes written to a collection above this are refused; those in an SSTable that is written are an error in the log; unset is off.
+        /// Collections larger than this are refused when a client writes them; an SSTable with one
+        /// gives an error in the log; unset is off.
         supported hot collection_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Elements written to a collection above this give a warning, and those that one has in an SSTable when it is written, one in the log; -1 is off.
+        /// Collections with more elements than this give a warning when a client writes them, and a
+        /// line in the log when an SSTable with one is written; -1 is off.
         supported hot items_per_collection_warn_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Elements written to a collection above this are refused; those in an SSTable that is written are an error in the log; -1 is off.
+        /// Collections with more elements than this are refused when a client writes them; an
+        /// SSTable with one gives an error in the log; -1 is off.
         supported hot items_per_collection_fail_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Partitions with more bytes in one file are warned of in the log when the file is written; unset is off.
+        /// Partitions with more bytes than this in one SSTable give a warning in the log when it is
+        /// written; unset is off.
         supported hot partition_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
-        /// The same as an error in the log: the file is written all the same; unset is off.
+        /// As `partition_size_warn_threshold`, with an error in the log; the SSTable is written
+        /// nevertheless; unset is off.
         supported hot partition_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Partitions with more tombstones in one file are warned of in the log when the file is written; -1 is off.
+        /// Partitions with more tombstones than this in one SSTable give a warning in the log when
+        /// it is written; -1 is off.
         supported hot partition_tombstones_warn_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// The same as an error in the log: the file is written all the same; -1 is off.
+        /// As `partition_tombstones_warn_threshold`, with an error in the log; the SSTable is
+        /// written nevertheless; -1 is off.
         supported hot partition_tombstones_fail_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Partitions with more rows in one file are warned of in the log and named in `system.large_partitions`; 0 is
-        /// off. One of ScyllaDB's settings.
+        /// Partitions with more rows than this in one SSTable give a warning in the log and a row
+        /// in `system.large_partitions`; 0 is off. One of ScyllaDB's settings.
         supported cold compaction_rows_count_warning_threshold: u32 = 100_000, 0 to 4_294_967_295;
-        /// Rows with more bytes in one file are warned of in the log and named in `system.large_rows`; 0 is off. One of
-        /// ScyllaDB's settings.
+        /// Rows larger than this in one SSTable give a warning in the log and a row in
+        /// `system.large_rows`; 0 is off. One of ScyllaDB's settings.
         supported cold compaction_large_row_warning_threshold: DataSize = DataSize(10 << 20), 0 to TIB;
-        /// Cells, and collections, with more bytes in one file are warned of in the log and named in
-        /// `system.large_cells`; 0 is off. One of ScyllaDB's settings.
+        /// Cells and collections larger than this in one SSTable give a warning in the log and a
+        /// row in `system.large_cells`; 0 is off. One of ScyllaDB's settings.
         supported cold compaction_large_cell_warning_threshold: DataSize = DataSize(1 << 20), 0 to TIB;
-        /// Collections with more elements in one file are warned of in the log and named in `system.large_cells`; 0 is
-        /// off. One of ScyllaDB's settings.
+        /// Collections with more elements than this in one SSTable give a warning in the log and a
+        /// row in `system.large_cells`; 0 is off. One of ScyllaDB's settings.
         supported cold compaction_collection_elements_count_warning_threshold: u32 = 10_000, 0 to 4_294_967_295;
-        /// Writes are warned of when a replica of their partition has more than this percentage of its
-        /// data disks in use, memtables included; -1 is off. Told to the other nodes by gossip.
+        /// Percentage of the data disks in use, memtables included, above which a replica makes
+        /// writes to its partitions give a warning; -1 is off. Nodes exchange it by gossip.
         supported hot data_disk_usage_percentage_warn_threshold: i64 = -1, -1 to 100;
-        /// Writes are refused when a replica of their partition has more than this percentage of its
-        /// data disks in use, memtables included; -1 is off.
+        /// Percentage of the data disks in use, memtables included, above which writes to
+        /// partitions of a replica are refused; -1 is off.
         supported hot data_disk_usage_percentage_fail_threshold: i64 = -1, -1 to 100;
-        /// What is taken for the size of the data disks when they are larger; unset is their size.
+        /// Size of the data disks that the percentages refer to, if it is smaller than their real
+        /// size; unset: their real size.
         supported hot data_disk_usage_max_disk_size: Option<DataSize> = None, 0 to 1024 * TIB;
         /// Table properties that give a warning.
         supported hot table_properties_warned: Vec<String> = Vec::new();
@@ -691,26 +718,28 @@ settings! {
         supported hot read_before_write_list_operations_enabled: bool = true;
         /// Whether several columns outside the key may be filtered on when replicas must agree.
         supported hot intersect_filtering_query_enabled: bool = true;
-        /// Whether that gives a warning.
+        /// Whether a query that `intersect_filtering_query_enabled` is about gives a warning.
         supported hot intersect_filtering_query_warned: bool = true;
         /// Whether keyspaces may have SimpleStrategy.
         supported hot simplestrategy_enabled: bool = true;
         /// Whether tables may be without compression.
         supported hot uncompressed_tables_enabled: bool = true;
-        /// Whether tables may be made WITH COMPACT STORAGE.
+        /// Whether tables may be created WITH COMPACT STORAGE.
         supported hot compact_tables_enabled: bool = true;
         /// Whether columns and fields may be vectors.
         supported hot vector_type_enabled: bool = true;
         /// Whether tables with TimeWindowCompactionStrategy may have no default_time_to_live.
         supported hot zero_ttl_on_twcs_enabled: bool = true;
-        /// Whether that gives a warning.
+        /// Whether a table with TimeWindowCompactionStrategy and no default_time_to_live gives a
+        /// warning.
         supported hot zero_ttl_on_twcs_warned: bool = true;
-        /// Whether clients may give timestamps (USING TIMESTAMP).
+        /// Whether clients may set timestamps (USING TIMESTAMP).
         supported hot user_timestamps_enabled: bool = true;
         /// Timestamps of clients that are further in the future give a warning; 0 is off.
         supported hot maximum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
-        /// Timestamps of clients that are further in the future are refused; 0 is off. Cassandra has
-        /// no default: what is written with such a timestamp cannot be overwritten or deleted.
+        /// Timestamps of clients that are further in the future are refused; 0 is off. Off in
+        /// Cassandra by default; here not, because what is written with such a timestamp cannot be
+        /// overwritten or deleted.
         supported hot maximum_timestamp_fail_threshold: Duration = Duration::from_secs(259_200), 0 to 36_500 * DAY_MS;
         /// Timestamps of clients that are further in the past give a warning; 0 is off.
         supported hot minimum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
@@ -722,16 +751,17 @@ settings! {
         supported hot drop_truncate_table_enabled: bool = true;
         /// Whether keyspaces may be dropped.
         supported hot drop_keyspace_enabled: bool = true;
-        /// Whether columns may get masks, and masks have an effect.
+        /// Whether columns may have masks, and whether masks take effect.
         supported cold dynamic_data_masking_enabled: bool = false;
         /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
         supported cold drop_compact_storage_enabled: bool = false;
-        /// Whether users' functions and aggregates may be made and called. They are WebAssembly, in a build
-        /// with the feature `lua` also Lua.
+        /// Whether user-defined functions and aggregates may be created and called. They are
+        /// written in WebAssembly; in a build with the feature `lua` also in Lua.
         supported cold user_defined_functions_enabled: bool = false;
-        /// What one call of a user's function may use: about so many instructions.
+        /// Limit of what one call of a user-defined function may execute, in about so many
+        /// instructions.
         supported cold user_defined_functions_fuel: u64 = 10_000_000, 1_000 to 1_000_000_000;
-        /// Memory that one call of a user's function may use.
+        /// Limit of memory that one call of a user-defined function may use.
         supported cold user_defined_functions_memory: DataSize = DataSize(4 << 20), 65_536 to GIB;
         /// Whether USE may be used.
         supported cold use_statements_enabled: bool = true;
@@ -739,8 +769,8 @@ settings! {
     "Tests of a cluster" {
         /// Whether `helenus cluster partition` may cut this node's links to others. For tests only.
         supported cold developer_link_faults: bool = false;
-        /// Nodes, by their addresses, whose links are cut from the start; allows cuts too. For tests
-        /// only.
+        /// Addresses of nodes to which links are cut from the start; allows further cuts too. For
+        /// tests only.
         supported cold developer_cut_links: Vec<IpAddr> = Vec::new();
     }
     "Log" {
@@ -748,9 +778,9 @@ settings! {
         supported cold trace_type_query_ttl: Duration = Duration::from_secs(86_400), 1000 to 7_300 * DAY_MS;
         /// How long traces of repairs are kept.
         supported cold trace_type_repair_ttl: Duration = Duration::from_secs(604_800), 1000 to 7_300 * DAY_MS;
-        /// Least severe events that are logged.
+        /// Lowest severity that is logged.
         supported hot log_level: LogLevel = LogLevel::Info;
-        /// Form of the log.
+        /// Format of the log lines.
         supported cold log_format: LogFormat = LogFormat::Text;
     }
 }
