@@ -109,6 +109,7 @@ pub const TEST: &[Step] = &[
             "tests/porcupine",
             "examples/flights",
             "examples/bank",
+            "packages",
         ]),
     )
     .beside("lints")
@@ -155,6 +156,12 @@ pub const TEST: &[Step] = &[
         "real drivers and tools: every tests/drivers/<name>/run.sh",
         Action::Scripts("tests/drivers"),
     ),
+    Step::new(
+        "packages",
+        "nodes for tests of applications: the wheel, the npm package and the crate, with drivers",
+        Action::RunWithBinary(&["bash", "packages/run.sh"]),
+    )
+    .beside("drivers"),
     Step::new(
         "roles",
         "logins and permissions: recorded cases, and a driver as limited roles",
