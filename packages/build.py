@@ -3,7 +3,7 @@
 
     packages/build.py python|node [--binary PATH] [--out DIRECTORY] [--fast]
 
-Without --binary the server is built first (cargo build --release). --fast leaves the archive
+Without --binary the server is built first (cargo build --profile dist). --fast leaves the archive
 uncompressed, for tests. Nothing is downloaded; equal inputs give equal bytes.
 """
 
@@ -60,10 +60,10 @@ def main() -> int:
 
 
 def build_server() -> Path:
-    command = ["cargo", "build", "--release", "--bin", "helenus"]
+    command = ["cargo", "build", "--profile", "dist", "--bin", "helenus"]
     if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
         raise Refused("cargo build failed")
-    return ROOT / "target/release/helenus"
+    return ROOT / "target/dist/helenus"
 
 
 def stripped(binary: Path, work: Path) -> bytes:
