@@ -150,11 +150,7 @@ impl LogControl for Levels {
         let filter = filter(&directives(&self.first, &changed), LevelFilter::INFO)?;
         (self.reload)(filter)?;
         *held = changed;
-        tracing::info!(
-            logger = wanted.logger,
-            level = wanted.level,
-            "the log was told what to say"
-        );
+        tracing::info!(logger = wanted.logger, level = wanted.level, "log levels changed");
         Ok(())
     }
 }

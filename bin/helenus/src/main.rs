@@ -41,7 +41,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a node in the foreground until it is told to stop
+    /// Run a node in the foreground until it is stopped
     #[command(disable_help_flag = true)]
     Server {
         /// Settings as --its-name value; --help lists them

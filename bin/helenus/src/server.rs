@@ -23,7 +23,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
         Err(errors) => return usage(&errors.to_string()),
     };
     if command_line.help {
-        say_line!("Run a node in the foreground until it is told to stop\n\n{}", help());
+        say_line!("Run a node in the foreground until it is stopped\n\n{}", help());
         return exit::OK;
     }
     let layers = Layers(command_line.clone());
@@ -189,9 +189,25 @@ fn announce(options: &Options) {
         pid = std::process::id(),
         shards = options.smp,
         memory_mib = options.memory.map(|m| m.0 >> 20),
-        workdir = options.workdir,
-        "starting"
+        "starting Helenus"
     );
+    tracing::info!(
+        workdir = absolute(&options.workdir),
+        data_file_directories = other(&options.data_file_directories),
+        commitlog_directory = other(options.commitlog_directory.as_slice()),
+        "storing data"
+    );
+}
+
+/// Directories that are set apart from `workdir`.
+fn other(directories: &[String]) -> Option<String> {
+    let all: Vec<String> = directories.iter().map(|directory| absolute(directory)).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// A path that means the same in another directory; only for messages.
+fn absolute(path: &str) -> String {
+    std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
 }
 
 fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
@@ -210,7 +226,8 @@ fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
     };
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });
     let node = Node::start_for(options.clone(), &machine, program);
-    tracing::info!(io = node.io_description(), "files");
+    let io = node.io_description();
+    tracing::info!(through = io.trim_start_matches("files: "), "accessing files");
     let reloader = Reloader { layers, current: options, levels, node: node.commander() };
     let watched = reloader.start().and_then(|reload| signals.watch(node.stopper(), reload));
     if let Err(error) = watched {
@@ -333,6 +350,14 @@ mod tests {
         assert_eq!(resolved_seed("localhost").as_deref(), Ok("127.0.0.1"));
         let error = resolved_seed("no-such-host.invalid:7000").unwrap_err();
         assert!(error.starts_with("\"seeds\": cannot resolve \"no-such-host.invalid\""), "{error}");
+    }
+
+    #[test]
+    fn directories_are_shown_as_absolute_paths() {
+        let here = std::env::current_dir().unwrap().display().to_string();
+        assert_eq!(absolute("./helenus-data"), format!("{here}/helenus-data"));
+        assert_eq!(other(&["/a".to_owned(), "b".to_owned()]), Some(format!("/a, {here}/b")));
+        assert_eq!(other(&[]), None);
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Actions {
             }
             None => *self.seeds.borrow_mut() = seeds,
         }
-        tracing::info!(seeds = ?self.seeds.borrow(), "the seeds were read again");
+        tracing::info!(seeds = ?self.seeds.borrow(), "seeds reloaded");
         Ok(())
     }
 
@@ -232,7 +232,7 @@ impl Actions {
         let snapshot = self.membership.snapshot();
         let replay = self.coordinator.batches().replay_abandoned(&snapshot).await;
         let (batches, left) = (replay.batches, replay.left);
-        tracing::info!(batches, left, "the batch log was replayed by command");
+        tracing::info!(batches, left, "batch log replayed by command");
         match replay.error {
             // Batches for dead replicas are left in the log and retried automatically: no error.
             Some(error) if left == 0 => Err(failed(error)),
@@ -521,7 +521,7 @@ impl ShardActions for Actions {
             this.server.set_guardrails(parts::guardrails(&live));
             this.store.observer().set_partition_guardrails(parts::partition_guardrails(&live));
             if this.rt.shard() == ShardId(0) {
-                tracing::info!(%name, ?values, "a guardrail was changed");
+                tracing::info!(%name, ?values, "guardrail changed");
                 this.limits_changed.notify_one();
             }
             Ok(())

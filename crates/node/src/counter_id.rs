@@ -36,12 +36,12 @@ pub(crate) async fn take(rt: &Rt, work_dir: &str) -> (CounterId, bool) {
         Ok(SmallContent::Legacy(_)) => {
             tracing::warn!(
                 %path,
-                "the file is damaged or of an earlier release: counting under a new counter id"
+                "starting a new counter id: the file is damaged or of an earlier release"
             );
             None
         }
         Err(error) => {
-            tracing::warn!(%error, "counting under a new counter id");
+            tracing::warn!(%error, "starting a new counter id");
             None
         }
     };
@@ -51,7 +51,7 @@ pub(crate) async fn take(rt: &Rt, work_dir: &str) -> (CounterId, bool) {
         match (rt.fs().write_small(FORM, &path, IN_USE).await, kept) {
             (Ok(()), Some(id)) => return (id, true),
             (Ok(()), None) => {}
-            (Err(error), _) => tracing::warn!(%error, "counting under a new counter id"),
+            (Err(error), _) => tracing::warn!(%error, "starting a new counter id"),
         }
     }
     let mut id = [0; 16];
@@ -67,7 +67,7 @@ pub(crate) async fn keep(rt: &Rt, work_dir: &str, id: CounterId) {
     let hex: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = format!("{} {hex}\n", rt.shard_count());
     if let Err(error) = rt.fs().write_small(FORM, &path, text.as_bytes()).await {
-        tracing::warn!(%error, "the next run will count under a new counter id");
+        tracing::warn!(%error, "cannot persist the counter id: the next start begins a new one");
     }
 }
 

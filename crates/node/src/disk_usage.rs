@@ -244,7 +244,10 @@ impl DiskMonitor {
                 self.log(limits.message(state, percent));
                 self.come_to(state).await;
             }
-            Err(error) => tracing::warn!(%error, "how full the data disks are cannot be found out"),
+            Err(error) => tracing::warn!(
+                %error,
+                "cannot determine the free space of the data disks"
+            ),
         }
     }
 

@@ -67,8 +67,8 @@ pub(crate) async fn check(
         if fs.exists(&mark(listed)).await? {
             tracing::warn!(
                 directory = whole(listed),
-                "was a data directory before and is none now: what is in it is not read; make it one \
-                 again, or repair the node"
+                "a data directory was removed from the configuration: its SSTables are not read; \
+                add it again, or repair the node"
             );
         }
     }

@@ -217,10 +217,11 @@ async fn carry_out(tables: &[Arc<Table>], store: &Store) {
         Ok(0) => {}
         Ok(directories) => tracing::warn!(
             directories,
-            "removed what was left of tables whose DROP was cut off, after a snapshot where that is wanted"
+            "removed leftovers of tables whose DROP was interrupted, after a snapshot if \
+            auto_snapshot is on"
         ),
         Err(error) => {
-            tracing::warn!(%error, "what is left of a dropped table could not be removed");
+            tracing::warn!(%error, "cannot remove leftovers of a dropped table");
         }
     }
 }

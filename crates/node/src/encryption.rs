@@ -236,7 +236,7 @@ impl KeyFollower {
                     tracing::warn!(
                         subject,
                         days,
-                        "the certificate of {SECTION} ends soon; renew it"
+                        "the certificate of {SECTION} expires soon; renew it"
                     );
                 }
                 None => {}

@@ -45,7 +45,7 @@ pub(crate) fn ensure(rt: &Rt, gate: &Gate, membership: &Membership, options: &Op
                     tracing::info!("created the first superuser");
                     return;
                 }
-                Err(error) => tracing::debug!(%error, "the first superuser waits"),
+                Err(error) => tracing::debug!(%error, "creation of the first superuser deferred"),
             }
             let pause = own.now() + PAUSE;
             if own.timeout(pause, own.stop_requested()).await.is_ok() {

@@ -136,7 +136,7 @@ impl Policy {
                 return;
             }
             StoreFailure::Found(what) => {
-                tracing::warn!(%what, "SSTables found on the disk of a table whose definition came late are in use");
+                tracing::warn!(%what, "using SSTables found before their table's definition arrived");
                 return;
             }
             StoreFailure::Unflushable(what) => {
@@ -170,12 +170,12 @@ impl Policy {
             self.rt.request_stop();
             return;
         }
-        tracing::error!(%what, "clients are not served any more because {setting} is {policy}");
+        tracing::error!(%what, "no longer serving clients because {setting} is {policy}");
         for shard in (0..self.rt.shard_count()).map(ShardId) {
             let call = self.mesh.call(&self.rt, shard, Serving::Stop);
             let task = async move {
                 if call.await.is_err() {
-                    tracing::error!(shard = shard.0, "a shard could not be told to stop serving");
+                    tracing::error!(shard = shard.0, "cannot notify a shard to stop serving");
                 }
             };
             let _ = self.gate.spawn(&self.rt, Group::Admin, "tell-stop-serving", task);

@@ -161,7 +161,7 @@ impl Actions {
         if enabled && let Some(liveness) = liveness {
             liveness.set_ready(true);
         }
-        tracing::info!(enabled, "the native transport was switched");
+        tracing::info!(enabled, "native transport switched");
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Actions {
     pub(crate) async fn tell_all(&self, what: Serving) {
         for shard in (0..self.rt.shard_count()).map(ShardId) {
             if self.policy.call(&self.rt, shard, what).await.is_err() {
-                tracing::error!(shard = shard.0, ?what, "a shard could not be told");
+                tracing::error!(shard = shard.0, ?what, "cannot notify a shard");
             }
         }
     }

@@ -320,6 +320,9 @@ impl Shard {
             let work_dir = parts.options.workdir.trim_end_matches('/');
             crate::small_files::record(rt, work_dir).await;
             outcome.set_ready();
+            if let Some(line) = log_lines::connecting(&parts.options, parts.encryption) {
+                tracing::info!("{line}");
+            }
             tracing::info!("{}", log_lines::COMPLETE);
             tracing::info!("{}", log_lines::initialized());
             if let (Some(hook), Some(served)) = (&self.hook, served) {
@@ -352,7 +355,11 @@ impl Shard {
         let drained = store.drain().await;
         if let Err(error) = &drained {
             // No acknowledged write is lost: all are in the commit log.
-            tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
+            tracing::error!(
+                shard = rt.shard().0,
+                %error,
+                "cannot flush all memtables; the commit log has their writes"
+            );
         }
         store.stop().await;
         if notes_drops {
@@ -677,7 +684,7 @@ impl Parts {
         let loaded =
             loaded.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })?;
         if loaded > 0 {
-            tracing::info!(statements = loaded, "prepared statements of the last run");
+            tracing::info!(statements = loaded, "reloaded the prepared statements of the last run");
         }
         first_role::ensure(&self.rt, &self.own_rows, &self.membership, options);
         if options.start_native_transport {

@@ -32,18 +32,24 @@ pub(crate) fn log_damage(store: &Store) {
              a full repair of its ranges or a scrub"
         ),
         DamageEvent::Salvaged { path, losses: 0 } => {
-            tracing::warn!(%path, "nothing of a damaged file was lost; others have its place");
+            tracing::warn!(%path, "damaged file replaced without loss");
         }
         DamageEvent::Salvaged { path, losses } => tracing::warn!(
             %path,
             losses,
-            "what can be read of a damaged file is in others too: a full repair of its ranges lets it go"
+            "readable rows of a damaged file are copied to other files; a full repair of its \
+            ranges removes it"
         ),
         DamageEvent::Released { path } => {
-            tracing::warn!(%path, "a damaged file was removed, as others have its place");
+            tracing::warn!(%path, "damaged file removed: other files replace it");
         }
         DamageEvent::Failed { path, error } => {
-            tracing::error!(%path, %error, "a step for a damaged file failed, and is tried again; see nodetool damagedsstables");
+            tracing::error!(
+                %path,
+                %error,
+                "a step for a damaged file failed; it will be retried; see nodetool \
+                damagedsstables"
+            );
         }
     });
 }
@@ -305,7 +311,7 @@ impl Actions {
                         }
                     }
                     Err(error) => {
-                        tracing::error!(%path, %error, "a file was not scrubbed");
+                        tracing::error!(%path, %error, "cannot scrub a file");
                         unscrubbed.push(format!("{path} was not scrubbed: {error}"));
                     }
                 }
@@ -341,13 +347,13 @@ impl Actions {
 fn told(table: TableId, done: Imported) -> UpkeepReply {
     let table = table.0;
     for (directory, error) in &done.failed {
-        tracing::error!(%table, directory, %error, "a directory was not imported");
+        tracing::error!(%table, directory, %error, "cannot import a directory");
     }
     for file in &done.left {
-        tracing::warn!(%table, file, "imported, and could not be removed from where it was");
+        tracing::warn!(%table, file, "file imported, but not removed from its source directory");
     }
     if !done.files.is_empty() {
-        tracing::info!(%table, files = done.files.len(), "files were imported");
+        tracing::info!(%table, files = done.files.len(), "imported files");
     }
     let failed = done.failed.into_iter().map(|(directory, _)| directory).collect();
     UpkeepReply::Imported { files: done.files, failed }

@@ -109,7 +109,7 @@ impl Connection {
             Answer::Prepared(id) => Ok(id),
             Answer::Error(message) => Err(Failure::Text(format!("{message} ({query})"))),
             Answer::Done | Answer::Rows(_) => {
-                Err(Failure::Text("strange answer to PREPARE".to_owned()))
+                Err(Failure::Text("unexpected answer to PREPARE".to_owned()))
             }
         }
     }

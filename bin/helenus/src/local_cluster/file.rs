@@ -130,7 +130,7 @@ impl ClusterDir {
             Ok(()) => Ok(ClusterDir { path: absolute, _lock: Some(lock) }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(
                 exit::IN_USE,
-                format!("another command works on \"{}\": wait for it", path.display()),
+                format!("another command is running on \"{}\": wait for it", path.display()),
             )),
             Err(error) => Err(told(error.into())),
         }

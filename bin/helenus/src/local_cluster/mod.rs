@@ -47,7 +47,7 @@ pub enum Command {
         node: Option<u16>,
         #[command(flatten)]
         place: Place,
-        /// Seconds until it is given up
+        /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
@@ -69,7 +69,7 @@ pub enum Command {
         node: u16,
         #[command(flatten)]
         place: Place,
-        /// Seconds until it is given up
+        /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
@@ -79,7 +79,7 @@ pub enum Command {
         node: u16,
         #[command(flatten)]
         place: Place,
-        /// Seconds until it is given up
+        /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
@@ -93,7 +93,7 @@ pub enum Command {
         rack: Option<String>,
         #[command(flatten)]
         place: Place,
-        /// Seconds until it is given up
+        /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
@@ -105,7 +105,7 @@ pub enum Command {
         node: u16,
         #[command(flatten)]
         place: Place,
-        /// Seconds until it is given up
+        /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
@@ -116,7 +116,7 @@ pub enum Command {
         #[command(flatten)]
         place: Place,
     },
-    /// Let a paused node go on
+    /// Resume a paused node
     Resume {
         /// Its number, from 1 on
         node: u16,
@@ -152,7 +152,7 @@ pub enum Command {
 
 const START_HELP: &str = "\
 Node N listens on 127.0.0.N (--address moves that): 9042 for CQL, 7000 for other nodes, 10000 for nodetool; its files are in
-DIR/nodeN, its log is DIR/nodeN.log. Options behind -- go to every node:
+DIR/nodeN, its log is DIR/nodeN.log. Options after -- go to every node:
   helenus cluster start --nodes 3 --racks a,b,c -- --log-level debug
 Without options, the nodes of an existing DIR are started as they were made. Variables of the
 environment that begin with HELENUS_ are not passed on. Ctrl-C stops what was started.";
@@ -246,7 +246,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Resume { node, place } => {
             signal(&place, node, Signal::Continue)?;
-            say_line!("node {node} goes on");
+            say_line!("node {node} is resumed");
             Ok(exit::OK)
         }
         Command::Logs { node, place, lines } => logs(&place, node, lines),

@@ -47,7 +47,7 @@ pub(super) fn partition(place: &Place, words: &[String]) -> Result<u8, Failure> 
     let state = |node: &NodeFile| node.process.as_ref().map_or(State::Gone, |p| p.state());
     if let Some(paused) = file.nodes.iter().find(|n| state(n) == State::Paused) {
         return Err(Failure::failed(format!(
-            "node {0} is paused and cannot be told; \"helenus cluster resume {0}\" first",
+            "node {0} is paused; run \"helenus cluster resume {0}\" first",
             paused.number
         )));
     }
@@ -68,7 +68,7 @@ fn tell(node: &NodeFile, addresses: Vec<String>) -> Result<(), Failure> {
     let told = api.command(Method::Post, CLUSTER, &ClusterCommand::CutLinks { addresses });
     told.map_err(|error| {
         Failure::failed(match error {
-            HttpError::Connect(error) => format!("node {number} cannot be told: {error}"),
+            HttpError::Connect(error) => format!("cannot reach node {number}: {error}"),
             HttpError::Refused(_, words) | HttpError::Strange(words) => {
                 format!("node {number} was not cut: {words}")
             }

@@ -58,7 +58,7 @@ pub struct Arguments {
     name: Option<String>,
     #[command(flatten)]
     place: Place,
-    /// Seconds until it is given up
+    /// Seconds to wait at most
     #[arg(long, default_value_t = 120)]
     timeout: u64,
     /// Further options of every node, as `helenus server --help` lists them
@@ -69,7 +69,7 @@ pub struct Arguments {
 /// Starts a new cluster, or what does not run of an old one.
 pub fn start(arguments: Arguments) -> Result<u8, Failure> {
     let shown = arguments.place.dir.display().to_string();
-    let cannot = |e: io::Error| Failure::failed(format!("cannot make \"{shown}\": {e}"));
+    let cannot = |e: io::Error| Failure::failed(format!("cannot create \"{shown}\": {e}"));
     fs::create_dir_all(&arguments.place.dir).map_err(cannot)?;
     let dir = ClusterDir::open(&arguments.place.dir)?;
     let mut file = match dir.load()? {
@@ -169,7 +169,7 @@ pub(super) fn check_same(
         return different("--memory", format!("{} of memory", file.memory));
     }
     if !arguments.options.is_empty() && arguments.options != file.options {
-        return different("the options behind --", file.options.join(" "));
+        return different("the options after --", file.options.join(" "));
     }
     if arguments.racks.is_some() || arguments.dcs.is_some() {
         let nodes = Some(u16::try_from(count).unwrap_or(u16::MAX));
@@ -223,7 +223,7 @@ impl Interrupt {
         use tokio::signal::unix::{SignalKind, signal};
         let flag = Arc::new(AtomicBool::new(false));
         let of_thread = flag.clone();
-        let told = |e: io::Error| Failure::failed(format!("signals cannot be watched: {e}"));
+        let told = |e: io::Error| Failure::failed(format!("cannot watch signals: {e}"));
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(told)?;
         let (mut interrupt, mut terminate) = {
@@ -445,8 +445,7 @@ fn wait_for(
         if Instant::now() >= deadline {
             let left: Vec<u16> = waiting.iter().map(|n| n.number).collect();
             return Err(Failure::failed(format!(
-                "node {} does not serve clients in time; see \"helenus cluster logs N\", or give \
-                 more with --timeout",
+                "node {} does not serve clients in time; see \"helenus cluster logs N\", or wait longer with --timeout",
                 super::listed(&left)
             )));
         }

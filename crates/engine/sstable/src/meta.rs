@@ -331,7 +331,7 @@ impl SstableMeta {
         if let Some(info) = &self.compression {
             let last = info.offsets.len().saturating_sub(1);
             if info.chunk(last, self.data_file_length).is_none() {
-                let what = "the file ends before its last chunk, or far behind it";
+                let what = "the file ends before its last chunk, or far after it";
                 return cut(&self.data_file, self.data_file_length, what);
             }
         }
@@ -347,7 +347,7 @@ impl SstableMeta {
             IndexKind::Trie(_) => self.index_file.clone(),
         };
         if self.first > self.last || self.data_length == 0 {
-            return cut(&of_keys, 0, "the first key is behind the last");
+            return cut(&of_keys, 0, "the first key sorts after the last");
         }
         Ok(())
     }
@@ -433,9 +433,9 @@ impl SstableMeta {
             return Ok(());
         }
         let what = format!(
-            "it holds times of expiry or deletion after 2038-01-19, which version {written}, in which \
-             it would be written anew, cannot say: with \"storage_compatibility_mode: NONE\", or \
-             \"sstable_version\" oa or da, it can be used"
+            "it holds times of expiry or deletion after 2038-01-19, which version {written} \
+            cannot store when it is rewritten: set \"storage_compatibility_mode: NONE\", or \
+            \"sstable_version\" oa or da"
         );
         Err(SstableError::Unsupported { file: self.file(Component::Statistics), what })
     }

@@ -199,7 +199,7 @@ impl SstableReader {
         SstableError::Corrupt {
             file: self.meta.file_of_block(block).to_owned(),
             offset: 0,
-            what: format!("a position points to block {number}, which is not there"),
+            what: format!("a position points to block {number}, which does not exist"),
         }
     }
 

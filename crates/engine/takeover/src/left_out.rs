@@ -77,8 +77,8 @@ pub struct LeftOut {
 /// The content of the file that keeps them.
 pub(crate) fn file_text(all: &[LeftOut]) -> String {
     let mut text = String::from(
-        "-- What Cassandra had in this directory and Helenus left out when it took it over. Back on\n\
-         -- Cassandra these statements make it again; indexes and views are built anew then.\n",
+        "-- Definitions of Cassandra that Helenus left out when it took over this directory. Back on\n\
+         -- Cassandra these statements create them again; indexes and views are rebuilt then.\n",
     );
     for one in all {
         let _ = write!(text, "\n-- {}\n{}\n", one.what, one.statement);

@@ -114,8 +114,8 @@ async fn adopt(
         if gone && (!is_drained || has_sstables(&rt.fs(), options, table).await?) {
             tracing::warn!(
                 table = name_of(table),
-                "the Cassandra that ran on this directory has no such table, and it may hold rows: \
-                 kept; drop it if it was dropped there"
+                "keeping a table that the Cassandra that ran on this directory does not have, \
+                because it may hold rows; drop it if it was dropped there"
             );
             keeps.insert(table.id);
         }
@@ -239,7 +239,8 @@ impl Steps {
                     tracing::warn!(
                         table = name_of(table),
                         id = %table.id,
-                        "a table that Cassandra made under the name of one that is kept is left out"
+                        "leaving out a table that Cassandra created under the name of a table \
+                        that is kept"
                     );
                 }
                 None => self.take(SchemaChange::CreateTable(Table::clone(table)))?,

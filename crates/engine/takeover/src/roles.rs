@@ -98,7 +98,7 @@ fn texts(row: &Row, column: &str) -> Result<Vec<String>, TakeoverError> {
 fn permissions(row: &Row) -> Result<PermissionSet, TakeoverError> {
     let mut permissions = Vec::new();
     for name in texts(row, "permissions")? {
-        let unknown = || row.wrong("permissions", "a permission that there is not");
+        let unknown = || row.wrong("permissions", "a permission that does not exist");
         permissions.push(Permission::from_name(&name).ok_or_else(unknown)?);
     }
     Ok(PermissionSet::of(&permissions))
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(rows.entries().unwrap(), expected);
         let unknown =
             AuthRows { permissions: vec![permission_row(&["FLY"])], ..AuthRows::default() };
-        assert!(unknown.entries().unwrap_err().to_string().contains("that there is not"));
+        assert!(unknown.entries().unwrap_err().to_string().contains("that does not exist"));
         let prefix = [
             ("cidr_group", "g"),
             ("cidrs", "\0\0\0\x01\0\0\0\x0e\0\0\0\x04\x0a\x01\0\0\0\0\0\x02\0\x21"),

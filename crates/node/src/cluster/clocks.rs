@@ -76,7 +76,7 @@ impl ClusterShard {
                          transactions are left to them, and writes without a timestamp get wrong ones; \
                          set the clock"
                     ),
-                    None => tracing::info!("this node's clock is that of the other nodes again"),
+                    None => tracing::info!("this node's clock agrees with the other nodes again"),
                 }
             }
             let certain = is_certain(measured.len(), peers.len());
@@ -91,7 +91,7 @@ impl ClusterShard {
             for host in before.keys().filter(|_| own.is_none()) {
                 if !peers.iter().any(|(wrong, _)| wrong == host) {
                     let address = address_of(host);
-                    tracing::info!(%host, "the clock of {address} is that of this node again");
+                    tracing::info!(%host, "the clock of {address} agrees with this node again");
                 }
             }
             let was_certain = |host: &HostId| before.get(host).is_some_and(|certain| *certain);

@@ -50,5 +50,5 @@ async fn read(fs: &Fs, options: &Options, name: &str) -> Result<(String, String)
         }
     }
     let path = candidates.join(" or ");
-    Err(StartError::Snitch { path, what: "is not there; endpoint_snitch needs it".to_owned() })
+    Err(StartError::Snitch { path, what: "is missing; endpoint_snitch needs it".to_owned() })
 }

@@ -55,7 +55,7 @@ impl ClusterShard {
             // entry.
             Err(MessagingError::Remote(ErrorReply::UnknownVerb(_))) => Some(TruncationState::Done),
             Err(error) => {
-                tracing::debug!(%host, %error, "a member does not say how a truncation went");
+                tracing::debug!(%host, %error, "no answer of a member about a truncation");
                 None
             }
         }

@@ -342,7 +342,7 @@ impl Inner {
             tracing::warn!(
                 file = id.file_name(),
                 offset = found.at,
-                "a hint is no mutation that this release can read and is dropped"
+                "dropping a hint: this release cannot read its mutation"
             );
             return None;
         };
@@ -369,14 +369,14 @@ impl Inner {
             Err(error) if policy::failure(&error) == Failure::Never => {
                 self.dropped(Dropped::Refused, 1);
                 tracing::warn!(file = id.file_name(), offset = sent.at, %error,
-                    "a hint will never be taken by its replica and is dropped");
+                    "dropping a hint that its replica refuses for good");
             }
             Err(error) => {
                 stdx::reached!("hints-delivery-stopped");
                 self.counters.failed.inc();
                 if !flight.has_failed() {
                     tracing::info!(host = %id.target.0, file = id.file_name(), %error,
-                        "a delivery of hints stopped and goes on later");
+                        "hint delivery interrupted; it resumes later");
                 }
                 flight.fail(sent.at);
                 return;
@@ -416,7 +416,7 @@ impl Inner {
                     file = name,
                     offset,
                     bytes,
-                    "the unsynced tail of a hint file, left by a crash, is cut off"
+                    "truncating the unsynced tail that a crash left in a hint file"
                 );
             }
         }
@@ -431,12 +431,12 @@ impl Inner {
         match self.directory.remove_file(id).await {
             Ok(()) => {
                 self.forget_file(id);
-                tracing::info!(host = %id.target.0, file = id.file_name(), "a hint file is through");
+                tracing::info!(host = %id.target.0, file = id.file_name(), "hint file delivered");
                 Ended::Through
             }
             Err(error) => {
                 self.counters.write_errors.inc();
-                tracing::warn!(%error, "a hint file that is through could not be removed");
+                tracing::warn!(%error, "cannot remove a delivered hint file");
                 Ended::Later
             }
         }
@@ -455,10 +455,10 @@ impl Inner {
             Ok(()) => tracing::error!(
                 file = name,
                 why,
-                "a hint file was set aside under the same name with \".damaged\""
+                "hint file was set aside: \".damaged\" was added to its name"
             ),
             Err(error) => tracing::error!(file = name, why, %error,
-                "a hint file cannot be used, nor renamed; the next start tries it again"),
+                "cannot use or rename a hint file; the next start retries it"),
         }
         let bytes = self.forget_file(id);
         self.state.borrow_mut().aside_bytes += bytes;
@@ -467,7 +467,7 @@ impl Inner {
     /// A failed read may be the device's mood or its end.
     pub(crate) async fn read_failed(&self, id: FileId, error: &IoError) -> Ended {
         self.counters.read_errors.inc();
-        tracing::warn!(%error, "a hint file cannot be read");
+        tracing::warn!(%error, "cannot read a hint file");
         if error.kind == IoErrorKind::NotFound {
             self.forget_file(id);
             return Ended::Through;
@@ -512,7 +512,7 @@ impl Inner {
             }
             Err(error) => {
                 self.counters.write_errors.inc();
-                tracing::warn!(%error, "the progress of a hint file could not be noted");
+                tracing::warn!(%error, "cannot persist the delivery progress of a hint file");
             }
         }
     }

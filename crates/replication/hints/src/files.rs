@@ -58,7 +58,7 @@ impl Directory {
                     tracing::warn!(
                         file = name,
                         directory = path,
-                        "a file of the hints directory is no hint file and is left alone"
+                        "ignoring a file in the hints directory that is not a hint file"
                     );
                 }
                 continue;
@@ -89,7 +89,8 @@ impl Directory {
                     file = name,
                     directory = path,
                     bytes = entry.len,
-                    "a damaged hint file waits for its removal; it counts into the bound on hints"
+                    "a damaged hint file still exists and counts towards the limit of hints; \
+                    remove it"
                 );
             } else if whole != name || !has(stem) {
                 gone.push(format!("{path}/{name}"));
@@ -98,7 +99,7 @@ impl Directory {
         for path in gone {
             // Left by a crash; if it cannot be removed the next start finds it again.
             if let Err(error) = directory.remove(&path).await {
-                tracing::warn!(%error, "a file that a crash left could not be removed");
+                tracing::warn!(%error, "cannot remove a file left over from a crash");
             }
         }
         Ok((directory, listing))
@@ -157,7 +158,8 @@ impl Directory {
                 if progress.is_none() {
                     tracing::warn!(
                         path,
-                        "the progress of a hint file is damaged and ignored; its hints are sent from the beginning"
+                        "ignoring the damaged delivery progress of a hint file: all of its hints \
+                        are sent again"
                     );
                 }
                 progress.filter(|p| p.sequence == id.sequence)
@@ -165,7 +167,7 @@ impl Directory {
             Err(error) if error.kind == IoErrorKind::NotFound => None,
             // Not that of this version, or not readable: from the beginning, which does no harm.
             Err(error) => {
-                tracing::warn!(%error, "the progress of a hint file cannot be read");
+                tracing::warn!(%error, "cannot read the delivery progress of a hint file");
                 None
             }
         };

@@ -473,7 +473,7 @@ impl Inner {
         }
         for (host, entry) in &mut self.state.borrow_mut().hosts {
             if !entry.left && !snapshot.members.contains_key(host) {
-                tracing::info!(host = %host.0, "hints are kept for a node that is no member");
+                tracing::info!(host = %host.0, "storing hints for a node that is not a member");
                 entry.left = true;
             }
         }

@@ -24,9 +24,9 @@ impl Inner {
         let redistribute = self.redistribute.borrow().clone();
         let Some(redistribute) = redistribute else {
             let _permit = self.writer.acquire(1).await;
-            tracing::info!(host = %host.0, "the hints of a node that left are dropped");
+            tracing::info!(host = %host.0, "dropping the hints for a node that left");
             if let Err(error) = self.drop_all(host, Dropped::NoReplica).await {
-                tracing::warn!(%error, "hints of a node that left could not be removed");
+                tracing::warn!(%error, "cannot remove the hints for a node that left");
             }
             self.show();
             return;
@@ -75,7 +75,7 @@ impl Inner {
         }
         self.report(id, &walker);
         if let Err(error) = self.flush_all().await {
-            tracing::warn!(%error, "hints that were handed on are not on the disk yet");
+            tracing::warn!(%error, "hints that were handed over are not synced yet");
             return Ok(Ended::Later);
         }
         Ok(self.finish(id).await)

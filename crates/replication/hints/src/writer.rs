@@ -69,7 +69,7 @@ impl Inner {
                     let was_full = state.disk_full;
                     state.disk_full = matches!(error, HintsError::DiskFull(_));
                     if !(state.disk_full && was_full) {
-                        tracing::warn!(%error, "hints could not be written and stay in memory");
+                        tracing::warn!(%error, "cannot write hints; they stay in memory");
                     }
                     self.counters.write_errors.inc();
                     return Err(error);
@@ -196,7 +196,7 @@ impl Inner {
         if synced == 0
             && let Err(error) = self.directory.remove_file(active.id).await
         {
-            tracing::debug!(%error, "a hint file that nothing was written to is left behind");
+            tracing::debug!(%error, "cannot remove an empty hint file");
         }
     }
 
@@ -237,7 +237,7 @@ impl Inner {
             }
             self.counters.dropped_file_bytes.add(bytes);
             let why = why.name();
-            tracing::info!(file = id.file_name(), bytes, why, "a hint file was dropped");
+            tracing::info!(file = id.file_name(), bytes, why, "hint file dropped");
         }
     }
 }

@@ -148,8 +148,8 @@ impl Driver {
             Event::GenerationRaised { generation } => {
                 tracing::warn!(
                     generation,
-                    "others knew a later start of this node than it does; \
-                    was its disk restored? It goes on as an even later one"
+                    "peers know a later start of this node than its disk does; continuing with a \
+                    higher generation. Was the disk restored from a copy?"
                 );
                 self.keep_generation(generation);
                 false
@@ -163,8 +163,11 @@ impl Driver {
                 false
             }
             Event::Unbelievable { host, generation } => {
-                tracing::warn!(%host, generation, "gossip with an impossible generation is \
-                    ignored: is the clock of that node wrong?");
+                tracing::warn!(
+                    %host,
+                    generation,
+                    "ignoring gossip with an impossible generation; check the clock of that node"
+                );
                 false
             }
         }
@@ -175,7 +178,7 @@ impl Driver {
         let of_task = rt.clone();
         let task = async move {
             if let Err(error) = generation::write(&of_task, &work_dir, generation).await {
-                tracing::warn!(%error, "the generation could not be written");
+                tracing::warn!(%error, "cannot persist the gossip generation");
             }
         };
         let _ = self.liveness.inner.gate.spawn(&rt, Group::Gossip, "generation", task);
@@ -204,7 +207,7 @@ impl Driver {
             Ok(message) => self.step(Input::Received { from, message }),
             Err(error) => {
                 self.counters.unreadable.inc();
-                tracing::debug!(host = %from, %error, "gossip that cannot be read");
+                tracing::debug!(host = %from, %error, "discarding unreadable gossip");
             }
         }
     }

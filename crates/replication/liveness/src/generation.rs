@@ -37,7 +37,11 @@ pub async fn next_generation(rt: &Rt, work_dir: &str) -> Result<u64, IoError> {
         Err(error) => return Err(error),
     };
     if let Some(damage) = damage {
-        tracing::warn!(%path, %damage, "the generation of the last start is rebuilt from the clock");
+        tracing::warn!(
+            %path,
+            %damage,
+            "rebuilding the gossip generation from the clock: its file is damaged"
+        );
     }
     let next = gossip::next_generation(last, rt.wall());
     write(rt, work_dir, next).await?;

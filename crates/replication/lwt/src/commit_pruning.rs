@@ -124,7 +124,7 @@ impl<N: Shards> Lwt<N> {
                 let ask = Ask::prune(partition, ballot, paxos);
                 if let Err(error) = this.inner.acceptors.ask_to_its_end(ask).await {
                     // The rows keep a few bytes more.
-                    tracing::debug!(%error, "a prune was not carried out");
+                    tracing::debug!(%error, "Paxos prune failed");
                 }
             }
         });

@@ -380,7 +380,7 @@ impl<N: Shards> Driver<N> {
                 trace.note(|| format!("Processing response from {}", cluster.shown(host)));
             }
             check_answer(&facts, &partition, reversed, &response.payload).map_err(|what| {
-                tracing::warn!(?host, what, "a replica's answer cannot be used");
+                tracing::warn!(?host, what, "discarding an answer of a replica");
                 ReplicaError::Unknown
             })
         }))
@@ -620,7 +620,7 @@ fn check_answer(
     let committed = promise.committed.as_ref().and_then(|c| c.value.as_ref());
     for value in accepted.into_iter().chain(committed) {
         if !is_sound(&facts.table, partition, value) {
-            return Err("a value is no mutation of the partition");
+            return Err("a value is not a mutation of the partition");
         }
     }
     if !page.is_empty() && ReplicaPage::parse(page, &facts.shape, reversed).is_err() {

@@ -57,7 +57,7 @@ pub enum HandoverError {
     },
     /// Fewer replicas are alive than know together of every round.
     #[error(
-        "too few replicas are alive to take over the rounds of the tokens from {} to {}",
+        "too few replicas are alive to fetch the Paxos state of the tokens from {} to {}",
         range.start.0,
         range.end.0
     )]
@@ -285,7 +285,7 @@ impl<N: Shards> Lwt<N> {
             }
         }
         if sink.unreadable > 0 {
-            tracing::warn!(rows = sink.unreadable, "rows of system.paxos that are not ours stay");
+            tracing::warn!(rows = sink.unreadable, "leaving unreadable rows in system.paxos");
         }
         Ok((sink.rows, !sink.is_full))
     }
@@ -445,7 +445,9 @@ impl<N: Shards> Lwt<N> {
             let mut values = accepted.into_iter().chain(committed);
             if !values.all(|value| is_sound(&facts.table, &partition, value)) {
                 return Err(StoreError::Invalid(
-                    "a value of a taken over round is no mutation of its partition".to_owned(),
+                    "a value of a fetched Paxos round is not a mutation of its \
+                    partition"
+                        .to_owned(),
                 ));
             }
             let truncated_at = snapshot.truncations.get(&partition.table).map(|t| t.truncated_at);

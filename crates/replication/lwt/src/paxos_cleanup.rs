@@ -107,8 +107,8 @@ impl<N: Shards> Lwt<N> {
                 let was = std::mem::replace(&mut offset, this.clock_offset());
                 if offset.abs_diff(was) > JUMP.as_micros() {
                     tracing::warn!(
-                        "the wall clock was set: system.paxos is swept when it has stood \
-                        for an hour"
+                        "wall clock was set: system.paxos is swept again once the clock has been \
+                        steady for an hour"
                     );
                     continue;
                 }
@@ -117,7 +117,7 @@ impl<N: Shards> Lwt<N> {
                         tracing::debug!(?swept, "system.paxos was swept");
                     }
                     Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "system.paxos could not be swept"),
+                    Err(error) => tracing::warn!(%error, "cannot sweep system.paxos"),
                 }
             }
         });

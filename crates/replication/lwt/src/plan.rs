@@ -184,7 +184,7 @@ pub(crate) fn voters(
             everybody: electorate(&list, false),
         })),
         Err(error) => {
-            tracing::warn!(%error, "no plan for a partition");
+            tracing::warn!(%error, "cannot choose the voters of a partition");
             Err(unavailable(level_of(scope), quorum, alive))
         }
     }

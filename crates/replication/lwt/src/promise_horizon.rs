@@ -182,7 +182,10 @@ impl<N: Shards> Acceptors<N> {
         self.env().spawn_or_drop("paxos-horizon", async move {
             let horizon = &this.inner.horizon;
             if let Err(error) = this.move_horizon().await {
-                tracing::warn!(%error, "promises of Paxos are logged one by one");
+                tracing::warn!(
+                    %error,
+                    "cannot move the horizon of Paxos promises: each promise is logged separately"
+                );
             }
             horizon.is_moving.set(false);
         });
@@ -280,7 +283,8 @@ impl<N: Shards> Acceptors<N> {
         if let Err(error) = closed.await {
             tracing::warn!(
                 %error,
-                "promises of Paxos are not in system.paxos: the next start takes all for given"
+                "cannot write Paxos promises to system.paxos: the next start assumes that all \
+                were given"
             );
         }
     }

@@ -195,7 +195,7 @@ impl<N: Shards> Lwt<N> {
         }
         let Some(facts) = facts else { return Err(ErrorReply::UnknownTable(partition.table)) };
         if !fits(&facts) {
-            return Err(invalid("a value is no mutation of the partition"));
+            return Err(invalid("a value is not a mutation of the partition"));
         }
         let read = match message.read.is_empty() {
             true => None,
@@ -254,7 +254,7 @@ impl<N: Shards> Lwt<N> {
                     Ok(Answer::WrongEpoch { ballot: value.ballot, epoch: ours })
                 }
                 _ if ours < incoming.epoch => Err(ErrorReply::EpochTooNew { known: ours }),
-                _ => Err(invalid("the electorate is none of its epoch")),
+                _ => Err(invalid("the electorate is not one of its epoch")),
             }
         })
     }

@@ -239,7 +239,7 @@ impl Membership {
                 let number = proposer.entry();
                 let ours = entries.entries.iter().find(|e| e.number == number).cloned();
                 if let Err(error) = self.learn(owner, entries.entries).await {
-                    tracing::warn!(%error, "entries of the metadata log could not be taken over");
+                    tracing::warn!(%error, "cannot apply entries of the metadata log");
                 }
                 match ours {
                     Some(entry) => LogInput::Known(entry),
@@ -272,7 +272,7 @@ impl Membership {
         let Some(owner) = &self.inner.owner else { return Err(()) };
         if call.host == self.snapshot().local.host_id {
             return self.vote(owner, call.ask).await.map_err(|error| {
-                tracing::warn!(%error, "this node cannot take its step of a metadata change");
+                tracing::warn!(%error, "cannot carry out this node's step of a metadata change");
             });
         }
         let verb = match call.ask.request {
@@ -395,7 +395,7 @@ impl Membership {
         let task = async move {
             let Some(owner) = &this.inner.owner else { return };
             if let Err(error) = this.catch_up(owner, host, epoch).await {
-                tracing::debug!(%host, %error, "entries of the metadata log could not be fetched");
+                tracing::debug!(%host, %error, "cannot fetch entries of the metadata log");
             }
             owner.is_learning.set(false);
         };
@@ -635,7 +635,7 @@ fn asked_before(snapshot: &ClusterSnapshot, known: &Member, replaces: bool) -> S
             Submitted::Decided(snapshot.epoch)
         }
         MemberState::Joining => Submitted::Rejected(match replaces {
-            true => format!("host {host} joins already, and replaces nobody: remove it first"),
+            true => format!("host {host} joins already without replacing a node: remove it first"),
             false => format!("host {host} joins already, in the place of another: remove it first"),
         }),
         _ => Submitted::Rejected(format!(

@@ -98,7 +98,7 @@ impl Announcer {
                 let asked =
                     self.env.messaging.request(&outgoing, |out| out.extend_from_slice(payload));
                 if let Err(error) = self.env.unless_ended(job, asked).await? {
-                    tracing::debug!(%host, %error, "a replica does not show its part in a repair");
+                    tracing::debug!(%host, %error, "replica does not report its part in a repair");
                 }
                 Ok(())
             })
@@ -142,7 +142,7 @@ impl Announcer {
         let outgoing = self.outgoing(host);
         let sent = self.env.messaging.send_one_way(&outgoing, |out| encode(out, repair, news));
         if let Err(error) = sent {
-            tracing::debug!(%host, %error, "a replica does not hear of a repair");
+            tracing::debug!(%host, %error, "cannot announce a repair to a replica");
         }
     }
 }

@@ -247,12 +247,12 @@ impl Schedule {
             Ok(0) => return false,
             Ok(id) => id,
             Err(error) => {
-                tracing::debug!(table = name.as_str(), error, "no repair now");
+                tracing::debug!(table = name.as_str(), error, "repair not started");
                 return false;
             }
         };
         self.running.set(Some((id, table)));
-        tracing::info!(table = name.as_str(), id, "repairs by schedule");
+        tracing::info!(table = name.as_str(), id, "starting a scheduled repair");
         let ended = loop {
             let Some(status) = self.jobs.status(id, 0) else { break None };
             if status.state != RepairState::Running {
@@ -272,7 +272,11 @@ impl Schedule {
             Some(status) => {
                 env.counts.auto_failed.inc();
                 let words = status.error();
-                tracing::info!(table = name.as_str(), why = words.as_str(), "will be tried again");
+                tracing::info!(
+                    table = name.as_str(),
+                    why = words.as_str(),
+                    "scheduled repair failed; it will be retried"
+                );
                 *self.last_error.borrow_mut() = Some(format!("{name}: {words}"));
                 let until = env.rt.now() + env.settings.auto.turn * 10;
                 self.resting.borrow_mut().insert(table, until);

@@ -246,7 +246,7 @@ impl FileRepair {
             }
             FileRepair::Early => "its repair begins in a few seconds".to_owned(),
             FileRepair::Disabled => {
-                "none begins by itself, as auto_repair_enabled is false".to_owned()
+                "none begins automatically, as auto_repair_enabled is false".to_owned()
             }
             FileRepair::Starting(due) => {
                 format!("repairs begin by themselves in {} minutes", minutes(*due))

@@ -140,7 +140,7 @@ impl CorruptFileRepairs {
         let Some(error) = error else {
             self.done.inc();
             self.failed.borrow_mut().remove(&path);
-            tracing::info!(path, id, "what a damaged file had in these ranges was repaired");
+            tracing::info!(path, id, "repaired token ranges of a damaged file");
             return true;
         };
         self.not_done.inc();
@@ -155,7 +155,7 @@ impl CorruptFileRepairs {
                 error,
                 attempts = next.attempts,
                 again_in_seconds = seconds,
-                "the repair of what a damaged file has lost failed, and is tried again"
+                "repair of a damaged file's token ranges failed; it will be retried"
             );
             failed.insert(path, next);
         }
@@ -168,7 +168,7 @@ impl CorruptFileRepairs {
             Ok(found) => corrupt_files::in_order(found.corrupt_files),
             Err(error) => {
                 self.waits.set(false);
-                return tracing::debug!(%error, "damaged files are not known now");
+                return tracing::debug!(%error, "cannot list the damaged files");
             }
         };
         self.failed.borrow_mut().retain(|path, _| files.iter().any(|file| file.path == *path));
@@ -222,13 +222,13 @@ impl CorruptFileRepairs {
                     path,
                     id,
                     ranges = ranges.len(),
-                    "repairs what a damaged file has lost"
+                    "repairing token ranges of a damaged file"
                 );
                 *self.running.borrow_mut() = Some(Running { id, file: file.clone(), ranges });
                 Some(id)
             }
             Err(error) => {
-                tracing::debug!(path, error, "no repair now");
+                tracing::debug!(path, error, "repair not started");
                 None
             }
         }
@@ -295,12 +295,12 @@ impl CorruptFileRepairs {
             let is_known = before.get(path).is_some_and(|before| before.is_like(state));
             let words = state.words(|host| self.env.address(host), self.env.rt.now());
             if let Some(state) = words.filter(|_| !is_known) {
-                tracing::info!(path, state, "a damaged file");
+                tracing::info!(path, state, "state of a damaged file has changed");
             }
         }
         let repairs = Arc::new(repairs);
         if let Err(error) = self.shards.on_all(&Order::FileRepairs(repairs)).await {
-            tracing::debug!(%error, "shards do not know how it stands with damaged files");
+            tracing::debug!(%error, "cannot notify the shards of the state of damaged files");
         }
     }
 }

@@ -167,7 +167,7 @@ impl Exchange {
                 return Err(RepairError::Peer { address, error });
             }
             stdx::reached!("repair-asked-again");
-            tracing::debug!(%host, error = error.as_str(), "a replica is asked again");
+            tracing::debug!(%host, error = error.as_str(), "retrying a request to a replica");
             env.unless_ended(job, env.rt.sleep(pause)).await?;
             pause *= 2;
         }

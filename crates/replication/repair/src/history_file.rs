@@ -38,7 +38,10 @@ impl HistoryFile {
         match self.env.rt.fs().read(&path, history::BYTES_MAX).await {
             Ok(bytes) => match RepairHistory::decode(&bytes) {
                 Some(history) => *self.known.borrow_mut() = history,
-                None => tracing::warn!(path, "what was repaired is not known: the file is damaged"),
+                None => tracing::warn!(
+                    path,
+                    "ignoring the damaged history of repairs: everything counts as not repaired"
+                ),
             },
             Err(error) if error.kind == IoErrorKind::NotFound => {}
             Err(error) => return Err(error),

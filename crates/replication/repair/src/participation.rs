@@ -25,7 +25,7 @@ const VALIDATIONS_MAX: usize = 1024;
 const RANGES_MAX: usize = 1 << 16;
 
 /// Why a repair has ended of which nothing more is known.
-const SILENT: &str = "nothing was heard of its coordinator";
+const SILENT: &str = "its coordinator is silent";
 
 /// When something began, changed and ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -155,7 +155,7 @@ impl Sessions {
         }
         if open.again {
             // This node has forgotten it, with what it was sent.
-            let opened = Opened::Failed("the session is not known here any more".to_owned());
+            let opened = Opened::Failed("the session is no longer known here".to_owned());
             return responder.respond(|out| wire::encode_opened(out, &opened));
         }
         if self.open.borrow().len() >= SESSIONS_MAX {
@@ -209,7 +209,7 @@ impl Sessions {
                 let stays = now.since(p.heard) < idle;
                 if !stays {
                     tracing::warn!(%session, coordinator = %p.coordinator,
-                        "nothing was heard of an incremental repair: it is given up here");
+                        "abandoning an incremental repair: its coordinator is silent");
                 }
                 stays
             });
@@ -228,7 +228,7 @@ impl Sessions {
             }
             let end = Order::End { table, session, repaired_at: None };
             if let Err(error) = self.shards.on_all(&end).await {
-                tracing::warn!(%session, %error, "files of a repair session could not be released");
+                tracing::warn!(%session, %error, "cannot release the files of a repair session");
             }
         }
     }
@@ -258,7 +258,7 @@ impl Sessions {
                 // An answer that was lost may be asked for again.
                 _ if matches!(kind, CloseKind::Repaired(_)) => return Ok(()),
                 _ => {
-                    let text = "the session is not known here any more".to_owned();
+                    let text = "the session is no longer known here".to_owned();
                     return Err(ErrorReply::Invalid(text));
                 }
             },

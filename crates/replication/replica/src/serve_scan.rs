@@ -149,7 +149,7 @@ impl<N: Node> ReplicaReads<N> {
             return Err(ErrorReply::Stopping);
         };
         let Some(planner) = self.inner.planner.get() else {
-            return Err(ErrorReply::Invalid("nobody here plans scans".to_owned()));
+            return Err(ErrorReply::Invalid("this node does not plan scans".to_owned()));
         };
         let plan = || {
             let snapshot = (cluster.parts.snapshot)();

@@ -40,7 +40,7 @@ pub enum StreamError {
     #[error("this node is stopping")]
     Stopping,
     /// [`crate::Streaming::abort`]: ranges that were kept are here, the others are not.
-    #[error("it was given up by an operator")]
+    #[error("it was aborted by an operator")]
     Aborted,
 }
 

@@ -13,8 +13,8 @@ use crate::env::Env;
 use crate::steps::Steps;
 
 /// Reason for refusing to abort a handover.
-const TOO_LATE: &str = "all data is copied and others are read from already: too late; the same order \
-    once more ends it";
+const TOO_LATE: &str = "too late: all data is copied and the new replicas are read from already; \
+    repeat the original command to complete it";
 type Result<T> = std::result::Result<T, String>;
 
 /// Returns true if reads of the member's ranges already use the new owners.
@@ -41,13 +41,13 @@ fn removed_elsewhere(
         if members.any(|m| m.state == MemberState::LeaveHandover && is_named(m.host_id)) {
             return Err(TOO_LATE.to_owned());
         }
-        return Err("there is no removal in progress that could be given up".to_owned());
+        return Err("there is no removal in progress to abort".to_owned());
     };
     if leavers.next().is_some() {
         return Err("several nodes leave: name one by its host id".to_owned());
     }
     if is_alive(host) {
-        return Err(format!("node {host} is alive and leaves by itself: abortdecommission there"));
+        return Err(format!("node {host} is alive: run abortdecommission on it"));
     }
     Ok(host)
 }
@@ -114,7 +114,7 @@ impl Aborts {
     pub fn abort_rebuild(&self) -> Result<()> {
         let rebuilding = &self.env.orders.rebuilding;
         if !rebuilding.is_running.get() {
-            return Err("there is no rebuild in progress that could be given up".to_owned());
+            return Err("there is no rebuild in progress to abort".to_owned());
         }
         rebuilding.aborted.set(true);
         if let Some(plan) = rebuilding.plan.get() {

@@ -78,7 +78,7 @@ impl AddressDiscovery {
                 found_total.add(found);
                 strange = if is_stranger(&snapshot, &answers) { strange + 1 } else { 0 };
                 if strange >= STRANGER_ROUNDS && is_leaving(&snapshot) {
-                    tracing::info!("the others know this node as one that has left");
+                    tracing::info!("the members know this node as one that has left");
                     return this.env.orders.put_out.set(true);
                 }
                 if strange >= STRANGER_ROUNDS {
@@ -168,7 +168,7 @@ pub(crate) fn sighted(
         if !is_member || is_there || !may_move(host) {
             continue;
         }
-        tracing::info!(%host, %address, "a member answers at another address than was known");
+        tracing::info!(%host, %address, "the address of a member has changed");
         messaging.set_peer(host, Peer { address: *address, shard_count: ack.shard_count.max(1) });
         found += 1;
     }

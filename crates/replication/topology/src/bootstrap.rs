@@ -82,13 +82,13 @@ impl Bootstrap {
             Ok(()) => Ok(()),
             Err(SubmitError::NoMajority { .. } | SubmitError::Unknown { .. }) => {
                 tracing::warn!(
-                    "the others could not be told this node's address and shards; \
-                    they are as soon as a majority of the voters answers"
+                    "cannot record this node's address and shards yet: no majority of the voters \
+                    answers; retrying"
                 );
                 let this = self.clone();
                 let task = async move {
                     if let Err(error) = this.steps.submit_until_done(None, wanted).await {
-                        tracing::warn!(%error, "this node's address could not be told");
+                        tracing::warn!(%error, "cannot record this node's address");
                     }
                 };
                 let _ = self.env.gate.spawn(&self.env.rt, rt::Group::Gossip, "describe", task);
@@ -169,7 +169,7 @@ impl Bootstrap {
             // resumes when this node serves (`leaving`).
             MemberState::LeaveHandover => return Ok(None),
             MemberState::Leaving => {
-                tracing::warn!("this node was about to leave; it is a member again");
+                tracing::warn!("decommission rolled back");
                 MemberState::Normal
             }
             MemberState::MoveHandover => {
@@ -179,7 +179,7 @@ impl Bootstrap {
                 MemberState::Normal
             }
             MemberState::Moving => {
-                tracing::warn!("this node was about to move; it stays where it was");
+                tracing::warn!("move rolled back: this node keeps its tokens");
                 MemberState::Normal
             }
         };
@@ -231,8 +231,8 @@ impl Bootstrap {
     async fn take_over_ranges(&self, snapshot: &ClusterSnapshot) -> TopologyResult<()> {
         if !self.env.options.auto_bootstrap {
             tracing::warn!(
-                "joining without taking over data (auto_bootstrap is false): repair \
-                this node before it is read from"
+                "joining without fetching data (auto_bootstrap is false): repair this node \
+                before clients read from it"
             );
             return Ok(());
         }
@@ -271,30 +271,33 @@ impl Bootstrap {
             Err(error) => {
                 takeover.refusals += 1;
                 self.check_hope(&snapshot, &error, takeover.refusals)?;
-                tracing::warn!(%error, "waiting to take over data");
+                tracing::warn!(%error, "waiting before fetching data");
                 return Ok(false);
             }
         };
         for lack in &plan.lacks {
-            tracing::warn!(%lack, "taking over what is left: writes that only nodes that are \
-                down have are not in it; repair this node when they are back");
+            tracing::warn!(
+                %lack,
+                "fetching data without the replicas that are down: writes that only they have \
+                are missing; repair this node when they are back"
+            );
         }
         takeover.goes_without = without && !plan.lacks.is_empty();
         let plan = received.rest(plan.fetches);
         if plan.is_empty() {
             return Ok(true);
         }
-        tracing::info!(ranges = plan.len(), "taking over data");
+        tracing::info!(ranges = plan.len(), "fetching data");
         let replaces = snapshot.local_member().is_some_and(|member| member.replaces.is_some());
         let operation = if replaces { "Replace" } else { "Bootstrap" };
         let fetch = Fetch { operation, id: self.env.streaming.new_plan(), plan, received };
         match self.copies.fetch_keeping(fetch, &|_| ()).await {
             Ok(report) => {
-                tracing::info!(?report, "took over data");
+                tracing::info!(?report, "fetched all data");
                 Ok(true)
             }
             Err(error @ StreamError::Incomplete { .. }) => {
-                tracing::warn!(%error, "not all data could be taken over; trying again");
+                tracing::warn!(%error, "cannot fetch all data yet; retrying");
                 Ok(false)
             }
             // A join is not aborted this way: the operator removes the node instead.
@@ -315,8 +318,10 @@ impl Bootstrap {
             let taken =
                 self.env.coordinator.lwt().take_over_registers(me, None, without, REGISTERS);
             let Err(error) = taken.await else { return Ok(()) };
-            tracing::warn!(%error, "the rounds of lightweight transactions could not be taken over; \
-                trying again");
+            tracing::warn!(
+                %error,
+                "cannot fetch the state of lightweight transactions yet; retrying"
+            );
             refusals += 1;
             self.env.pause(FETCH_PAUSE).await?;
         }
@@ -399,7 +404,7 @@ impl Bootstrap {
     async fn take_vote_of_replaced(&self, old: HostId) -> TopologyResult<()> {
         loop {
             let Err(error) = self.steps.take_vote(old).await else { return Ok(()) };
-            tracing::warn!(host = %old, %error, "waiting until the dead node does not vote any more");
+            tracing::warn!(host = %old, %error, "waiting until the dead node is no longer a voter");
             self.env.pause(FETCH_PAUSE).await?;
         }
     }

@@ -129,7 +129,10 @@ impl Due {
             self.fs.sync_dir(&self.directory).await
         };
         if let Err(error) = written.await {
-            tracing::warn!(%error, "a restart will not know that data is to be removed; run cleanup");
+            tracing::warn!(
+                %error,
+                "cannot persist that a cleanup is due: run nodetool cleanup after a restart"
+            );
         }
     }
 
@@ -252,7 +255,7 @@ impl Cleanup {
                         Err(StoreError::Stopping) => return,
                         Err(error) => {
                             is_clean = false;
-                            tracing::warn!(%error, "data that is not owned could not be removed");
+                            tracing::warn!(%error, "cannot remove data that is not owned");
                         }
                     }
                 }

@@ -113,7 +113,7 @@ impl RangeCopies {
             // The sender of this order does not know that the movement was taken back and started
             // again.
             Some((at, _)) if at > epoch => {
-                return Job::Failed("another order for the same came since".to_owned());
+                return Job::Failed("a later order replaced this one".to_owned());
             }
             // An older copy runs to its end; its outcome is ignored.
             Some(_) | None => {}
@@ -125,7 +125,7 @@ impl RangeCopies {
             let outcome = match this.carry_out(&what, epoch, mover).await {
                 Ok(()) => Job::Done,
                 Err(error) => {
-                    tracing::warn!(of = key.as_str(), error, "ranges could not be taken over");
+                    tracing::warn!(of = key.as_str(), error, "cannot fetch ranges");
                     Job::Failed(error)
                 }
             };
@@ -143,7 +143,7 @@ impl RangeCopies {
 
     async fn carry_out(&self, what: &What, epoch: Epoch, role: Mover) -> Result<()> {
         if !self.env.membership.wait_for(epoch, self.env.rt.now() + SUBMIT).await {
-            return Err("this node has not heard of the change of the cluster yet".to_owned());
+            return Err("this node has not received the change of the cluster yet".to_owned());
         }
         match what {
             What::Member(mover) => self.copy_for(*mover, epoch, role).await,
@@ -168,7 +168,7 @@ impl RangeCopies {
                 Some(MemberState::Moving) => "Relocation",
                 _ => {
                     received.forget().await;
-                    return Err("the node does not leave any more".to_owned());
+                    return Err("the node is no longer leaving".to_owned());
                 }
             };
             let liveness = self.env.liveness.clone();
@@ -179,8 +179,11 @@ impl RangeCopies {
             let plan = plan.map_err(|error| error.to_string())?;
             let goes_without = may_lack == MayLack::Anything && !plan.lacks.is_empty();
             for lack in plan.lacks {
-                tracing::warn!(%lack, "taking over what is left: what only nodes that are down have \
-                    is not in it");
+                tracing::warn!(
+                    %lack,
+                    "fetching data without the replicas that are down: writes that only they \
+                    have are missing"
+                );
             }
             let plan = received.rest(plan.fetches);
             if !plan.is_empty() {
@@ -223,7 +226,7 @@ impl RangeCopies {
         let me = snapshot.local.host_id;
         let present = snapshot.handovers.get(keyspace).filter(|h| h.since == epoch);
         let Some(handover) = present else {
-            return Err("the keyspace is not handed over any more".to_owned());
+            return Err("the handover of the keyspace has ended".to_owned());
         };
         if handover.stage == Stage::Gaining {
             let liveness = self.env.liveness.clone();
@@ -277,7 +280,7 @@ impl RangeCopies {
         let mut heard: BTreeMap<HostId, stdx::Instant> = BTreeMap::new();
         while !waiting.is_empty() && !self.env.orders.forced.get() {
             if self.env.orders.aborted.get() {
-                return Err("it was given up by an operator".to_owned());
+                return Err("it was aborted by an operator".to_owned());
             }
             *self.env.orders.removal.borrow_mut() = Some((mover, waiting.clone()));
             for host in waiting.clone() {

@@ -139,7 +139,7 @@ impl Rebuilding {
     }
 }
 
-const GIVEN_UP: &str = "it was given up by an operator";
+const GIVEN_UP: &str = "it was aborted by an operator";
 
 #[cfg(test)]
 mod tests {

@@ -68,7 +68,7 @@ pub enum TopologyError {
         host: HostId,
     },
     /// The data of this node's ranges cannot be kept.
-    #[error("cannot take over data: {detail}")]
+    #[error("cannot fetch data: {detail}")]
     Streaming {
         /// Description of the fault.
         detail: String,

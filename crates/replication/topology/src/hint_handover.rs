@@ -111,7 +111,7 @@ impl HintHandover {
             if left.is_empty() && failure.is_empty() {
                 return Ok(());
             }
-            tracing::info!(%host, "not all hints could be delivered or handed to a node");
+            tracing::info!(%host, "some hints were neither delivered nor handed over to a node");
         }
         match (self.env.orders.loses_hints.get(), failure.is_empty()) {
             (false, false) => Err(format!("hints could not be handed over: {failure}")),
@@ -130,7 +130,7 @@ impl HintHandover {
             let text = hints_text(left);
             tracing::warn!(
                 hints = text,
-                "this node leaves without hints: repair the nodes they are for"
+                "leaving without handing over all hints: repair the nodes that they are for"
             );
             *self.env.orders.lost_hints.borrow_mut() = Some(format!(
                 "the node has left the cluster, and {text} are lost: repair these nodes"

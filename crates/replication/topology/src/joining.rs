@@ -77,8 +77,8 @@ impl Newcomer<'_> {
         if others.is_empty() {
             if let Some(address) = replaces {
                 let detail = format!(
-                    "replace_address_first_boot is {address}, and seeds names no other node that \
-                     could say what stood there"
+                    "replace_address_first_boot is {address}, but seeds names no other node that \
+                    knows the dead one"
                 );
                 return Err(TopologyError::Join { through: own.to_string(), detail });
             }
@@ -260,7 +260,7 @@ impl Newcomer<'_> {
         self.messaging.set_identity(introduced);
         introduction::introduce(self.messaging, None, &snapshot);
         tracing::info!(cluster_id = %snapshot.cluster_id, host_id = %host, %address,
-            members = snapshot.members.len(), "let into the cluster");
+            members = snapshot.members.len(), "admitted to the cluster");
         Ok(Ok((created.log, snapshot)))
     }
 
@@ -268,7 +268,7 @@ impl Newcomer<'_> {
         let options = self.options;
         let mut tokens = options.initial_token.clone();
         if options.replace_address_first_boot.is_some() && !tokens.is_empty() {
-            tracing::warn!("initial_token is passed over: the tokens are those of the dead node");
+            tracing::warn!("initial_token is ignored: this node takes the tokens of the dead node");
         }
         tokens.sort();
         Ok(Member {
@@ -308,7 +308,7 @@ fn seems_to_run(answers: &[Answer]) -> bool {
 }
 
 async fn ask_again(rt: &Rt) -> TopologyResult<()> {
-    tracing::info!("another process with this node's host id seems to run; asking again");
+    tracing::info!("another process seems to run with this node's host id; retrying");
     match rt.timeout(rt.now() + Duration::from_secs(1), rt.stop_requested()).await {
         Ok(()) => Err(TopologyError::Stopped),
         Err(_) => Ok(()),

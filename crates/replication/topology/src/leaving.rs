@@ -94,7 +94,11 @@ impl Departure {
                 let orders = self.env.orders.clone();
                 let back = self.steps.step_if(host, from, to, || orders.changed_at.get() == began);
                 if let Err(also) = back.await {
-                    tracing::warn!(%host, error = %also, "the node could not be made a full member again");
+                    tracing::warn!(
+                        %host,
+                        error = %also,
+                        "cannot make the node a full member again"
+                    );
                 }
                 self.steps.settle_voters();
                 Err(error)
@@ -144,12 +148,12 @@ impl Departure {
         if self.env.rt.shard() != ShardId(0) || !hands_over(self) {
             return;
         }
-        tracing::info!("this node was leaving, and all of its data is copied: it goes on to leave");
+        tracing::info!("resuming the decommission: all data of this node has been copied");
         let this = self.clone();
         let task = async move {
             while hands_over(&this) {
                 if let Err(error) = this.decommission(Force::Nothing).await {
-                    tracing::warn!(error, "this node has not left yet and tries again");
+                    tracing::warn!(error, "decommission not complete yet; retrying");
                 }
                 if this.env.pause(GO_ON).await.is_err() {
                     return;
@@ -203,9 +207,9 @@ impl Departure {
         let state = self.env.membership.snapshot().members.get(&host).map(|m| m.state);
         if state == Some(MemberState::JoinHandover) {
             if self.env.liveness.is_alive(host) {
-                return Err(
-                    "it has copied everything and is read from already: too late".to_owned()
-                );
+                return Err("too late: everything is copied and the new replicas are read from \
+                    already"
+                    .to_owned());
             }
             // A dead node would hold up the ring for good. Data read from it since the handover is
             // on the other replicas too: reads are joint while ranges move.

@@ -69,7 +69,7 @@ impl Relocation {
         if let Err(error) = copied.await {
             let back = self.steps.step(host, MemberState::Moving, MemberState::Normal).await;
             if let Err(also) = back {
-                tracing::warn!(error = %also, "the node could not be made a full member again");
+                tracing::warn!(error = %also, "cannot make the node a full member again");
             }
             return Err(error);
         }

@@ -174,7 +174,7 @@ impl Orders {
     /// It is to be aborted.
     pub(crate) fn decide(&self) -> Result<()> {
         if self.aborted.get() {
-            return Err("it was given up by an operator".to_owned());
+            return Err("it was aborted by an operator".to_owned());
         }
         self.decided.set(true);
         Ok(())
@@ -188,13 +188,13 @@ impl Orders {
     pub(crate) fn abort(&self, host: HostId) -> Result<()> {
         match &*self.removal.borrow() {
             Some((mover, _)) if *mover == host && self.decided.get() => {
-                Err("all data is copied and the change is being decided: too late".to_owned())
+                Err("too late: all data is copied and the change is being decided".to_owned())
             }
             Some((mover, _)) if *mover == host => {
                 self.aborted.set(true);
                 Ok(())
             }
-            _ => Err("there is nothing in progress that could be given up".to_owned()),
+            _ => Err("there is nothing in progress to abort".to_owned()),
         }
     }
 }

@@ -83,13 +83,13 @@ impl ReplicationChange {
                         done: BTreeSet::new(),
                     });
                     if let Err(error) = this.hand_over(&snapshot, name, stage).await {
-                        tracing::debug!(keyspace = &**name, error, "a handover waits");
+                        tracing::debug!(keyspace = &**name, error, "handover deferred");
                         if now >= stage.remind_at {
                             tracing::warn!(
                                 keyspace = &**name,
                                 error,
-                                "a keyspace's lightweight \
-                                transactions are not handed over to its new replicas yet"
+                                "lightweight transactions of a keyspace are not handed over to \
+                                its new replicas yet"
                             );
                             stage.remind_at = now + REMIND;
                         }
@@ -167,8 +167,8 @@ impl ReplicationChange {
             tracing::warn!(
                 keyspace,
                 ?down,
-                "new replicas are down: they do not have what \
-                lightweight transactions decided; repair the keyspace when they are back"
+                "new replicas are down and miss decisions of lightweight transactions; repair \
+                the keyspace when they are back"
             );
         }
         let step = HandoverStep { keyspace: keyspace.to_owned(), done: Some(epoch) };
@@ -177,7 +177,7 @@ impl ReplicationChange {
             known.then(|| Transformation::HandOver(step.clone()))
         });
         submitted.await.map_err(|e| e.to_string())?;
-        tracing::info!(keyspace, "the new replicas know what lightweight transactions decided");
+        tracing::info!(keyspace, "handed over lightweight transactions to the new replicas");
         Ok(())
     }
 }

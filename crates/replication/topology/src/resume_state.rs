@@ -41,7 +41,11 @@ impl Received {
             Ok(SmallContent::Missing) => None,
             Ok(SmallContent::Body(body)) => decode(&body, &key),
             Ok(SmallContent::Legacy(_)) => {
-                tracing::warn!(path, "damaged or of an earlier release: fetching all ranges again");
+                tracing::warn!(
+                    path,
+                    "ignoring the list of fetched ranges, which is damaged or of an earlier \
+                    release: fetching all ranges again"
+                );
                 None
             }
             Err(error) => {
@@ -54,7 +58,7 @@ impl Received {
             tracing::info!(
                 ranges = done.len(),
                 movement = key.as_str(),
-                "going on where the last run stopped"
+                "resuming where the last run stopped"
             );
         }
         Received { fs, path, key, done: RefCell::new(done) }
@@ -74,7 +78,7 @@ impl Received {
         self.done.borrow_mut().extend(ranges);
         let text = encode(&self.key, &self.done.borrow());
         if let Err(error) = self.fs.write_small(FORM, &self.path, &text).await {
-            tracing::warn!(%error, "what was received cannot be remembered");
+            tracing::warn!(%error, "cannot persist the list of fetched ranges");
         }
     }
 
@@ -108,7 +112,7 @@ pub(crate) async fn forget(fs: &Fs, path: &str) {
     match fs.remove_file(path).await {
         Err(error) if error.kind != IoErrorKind::NotFound => {
             // It is of a movement that does not recur.
-            tracing::warn!(%error, "a file of what was received cannot be removed");
+            tracing::warn!(%error, "cannot remove a list of fetched ranges");
         }
         _ => {}
     }

@@ -59,7 +59,7 @@ impl Steps {
             if !is_passing || is_late {
                 return Err(error);
             }
-            tracing::debug!(%error, "a change of the cluster waits");
+            tracing::debug!(%error, "change of the cluster deferred");
             let pause = self.env.rt.now() + PAUSE;
             if self.env.rt.timeout(pause, self.env.rt.stop_requested()).await.is_ok() {
                 return Err(error);
@@ -112,7 +112,7 @@ impl Steps {
             if let Err(error) = changed.await
                 && !this.env.rt.is_stop_requested()
             {
-                tracing::warn!(%error, "the voters on metadata could not be changed");
+                tracing::warn!(%error, "cannot change the voters of the metadata log");
             }
         };
         // A closed gate: the node stops; another start checks again.
@@ -148,7 +148,8 @@ impl Steps {
         match snapshot.members.get(&host) {
             Some(member) if member.state == to => Ok(snapshot.epoch),
             Some(member) if member.state == from => Err(format!(
-                "node {host} was taken back and ordered to leave anew meanwhile: that order goes on"
+                "node {host} was restored and ordered to leave again meanwhile: the later order \
+                continues"
             )),
             Some(member) => Err(format!("node {host} is {} now", member.state)),
             None => Err(format!("node {host} is no member any more")),

@@ -68,9 +68,7 @@ impl Truncations {
                 // The next start carries it out: nothing is written until then.
                 Err(_) if inner.is_stopping.get() => break,
                 Err(why) => {
-                    let why = format!(
-                        "the data of a shard could not be removed, which is retried: {why}"
-                    );
+                    let why = format!("cannot remove the data of a shard, which is retried: {why}");
                     inner.note_failure(table, at, why);
                 }
             }
@@ -153,7 +151,7 @@ impl Truncations {
                 // The file was read by then.
                 let _ = this.apply(&work_dir, &snapshot).await;
                 if inner.failed.borrow().is_empty() {
-                    tracing::info!("truncations that had failed are complete");
+                    tracing::info!("retried truncations are complete");
                     break;
                 }
             }
@@ -168,8 +166,8 @@ impl Inner {
     fn note_expired(&self, table: TableId, at: WallMicros) {
         tracing::error!(
             table = %table.0,
-            "a TRUNCATE is not carried out on this node: it was decided or arrived after its time, and newer rows \
-             may have been written since; if old rows are shown, run TRUNCATE again"
+            "TRUNCATE skipped on this node: it was decided or arrived too late, and rows may \
+            have been written since; if old rows are shown, run TRUNCATE again"
         );
         self.expired.borrow_mut().insert(table, at);
         self.failed.borrow_mut().remove(&table);

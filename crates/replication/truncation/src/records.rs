@@ -211,7 +211,7 @@ pub(crate) async fn load(
             let text = std::str::from_utf8(&bytes).ok().filter(|text| text.ends_with('\n'));
             let known = text.and_then(|text| text.lines().map(line_of).collect::<Option<Known>>());
             let known = known.ok_or_else(|| damaged(path, "it is not a list of truncations"))?;
-            tracing::info!(path, "read in the form of an earlier release; it is rewritten");
+            tracing::info!(path, "rewriting the file, which has the form of an earlier release");
             // The file had no checksum: its lines may only add truncations that count as carried
             // out.
             let mut records = Records::all_of(snapshot);

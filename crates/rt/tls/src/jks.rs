@@ -45,7 +45,7 @@ pub(crate) fn read(bytes: &[u8], password: Option<&str>) -> Result<Jks, Problem>
     let damaged = || {
         Problem::new(
             "is a damaged JKS key store",
-            "copy it again from its origin or create it anew",
+            "copy it again from its origin or create a new one",
         )
     };
     let split = bytes.len().checked_sub(DIGEST).and_then(|at| bytes.split_at_checked(at));

@@ -119,7 +119,7 @@ impl Shard {
                 Ok(conn) => adopting.serve(conn),
                 Err(error) => {
                     adopting.count(adopting.rt.shard(), -1);
-                    complain_line!("null server: a connection could not be taken over: {error}");
+                    complain_line!("null server: cannot hand a connection to its thread: {error}");
                 }
             }
             reply.send(());
@@ -148,7 +148,7 @@ impl Shard {
             match listener.accept().await {
                 Ok(conn) => self.place(conn),
                 Err(error) => {
-                    complain_line!("null server: a connection could not be accepted: {error}");
+                    complain_line!("null server: cannot accept a connection: {error}");
                     self.rt.sleep(std::time::Duration::from_millis(10)).await;
                 }
             }

@@ -19,8 +19,8 @@ pub enum Unfit {
     InUse(String),
     /// An operation was interrupted: only its record names the files that belong to the table.
     #[error(
-        "\"{0}\" is the rest of an unfinished operation: start the node once, let it stop by itself \
-         when told to, and try again"
+        "\"{0}\" is left over from an unfinished operation: start the node once, stop it by \
+        SIGTERM, and try again"
     )]
     Unfinished(String),
     /// Parts of the file are no longer the table's.

@@ -39,7 +39,7 @@ pub async fn upgrade(
     let named_by_number = own.generation.0 & sst_format::Descriptor::UUID_GENERATION == 0;
     let generation = generation.or(named_by_number.then_some(own.generation));
     let Some(generation) = generation else {
-        let what = "its name is a UUID: say a number for the new one".to_owned();
+        let what = "its name is a UUID: give a number for the new file".to_owned();
         return Err(unsupported(reader, what));
     };
     let table = super::table_of_header(&reader.meta().statistics().header);

@@ -50,7 +50,7 @@ impl Files {
         }
         if self.directories.data_directories().len() < 2 || self.has_local_files(directory) {
             return Some(StoreFailure::NoDirectory(format!(
-                "{directory} cannot be done without: {error}"
+                "this shard cannot run without {directory}: {error}"
             )));
         }
         self.directories.gone.borrow_mut().push(directory.clone());
@@ -62,8 +62,8 @@ impl Files {
         }
         let files = self.withhold_files();
         Some(StoreFailure::OutOfService(format!(
-            "{directory} is not read and written any more by this shard, and {files} SSTables in it are missing \
-             until the node is started again: {error}"
+            "this shard no longer uses {directory}, and {files} SSTables in it are missing until \
+            the node is started again: {error}"
         )))
     }
 

@@ -222,7 +222,7 @@ impl Files {
         }
         Err(StoreError::Corrupt {
             file: self.directories.directory_of(table),
-            what: "files vanished again and again while they were opened".to_owned(),
+            what: "files vanished repeatedly while they were opened".to_owned(),
         })
     }
 

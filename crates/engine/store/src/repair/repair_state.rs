@@ -473,8 +473,8 @@ fn check_free(table: &TableState, session: Uuid, ranges: &OwnedRanges) -> Result
     for file in &table.view().files {
         if table.is_damaged(file.generation) && !ranges.misses(file) {
             let text = format!(
-                "{} is damaged: a full repair (nodetool repair -full) brings back what is lost of it, \
-                 an incremental one does not",
+                "{} is damaged: run a full repair (nodetool repair -full); an incremental one \
+                does not restore its data",
                 file.reader.meta().file(sstable::Component::Data)
             );
             return Err(StoreError::Invalid(text));

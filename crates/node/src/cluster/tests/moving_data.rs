@@ -216,7 +216,7 @@ fn a_decommission_is_given_up_and_the_ring_is_as_it_was() {
     done(&net.command(&nodes[2], ClusterCommand::AbortMovement {}));
     net.world.run_until(|| leaving.borrow().is_some(), Duration::from_secs(100)).unwrap();
     let text = refused(leaving.take().unwrap());
-    assert!(text.contains("given up by an operator"), "{text}");
+    assert!(text.contains("aborted by an operator"), "{text}");
     net.run(5);
     net.check_peers(&[1, 2, 3]);
     for n in 1..=3 {
@@ -336,7 +336,7 @@ fn a_rebuild_is_given_up_and_the_same_one_goes_on_with_the_rest() {
     net.world.run_for(Duration::from_millis(500));
     done(&net.command(&nodes[2], ClusterCommand::AbortRebuild {}));
     let text = refused(finished(&net, &rebuilding));
-    assert!(text.contains("given up by an operator"), "{text}");
+    assert!(text.contains("aborted by an operator"), "{text}");
     assert_eq!(counter(&nodes[2], "stream_received_partitions_total"), had);
     // While it does.
     slowly(&net, &nodes, 3_000);
@@ -350,7 +350,7 @@ fn a_rebuild_is_given_up_and_the_same_one_goes_on_with_the_rest() {
     });
     done(&net.command(&nodes[2], ClusterCommand::AbortRebuild {}));
     let text = refused(finished(&net, &rebuilding));
-    assert!(text.contains("given up by an operator"), "{text}");
+    assert!(text.contains("aborted by an operator"), "{text}");
     assert_eq!(report(&net, &nodes[2]).streaming.unwrap().sessions, []);
     let before = streamed(&nodes[2]);
     net.run(5);
@@ -396,7 +396,7 @@ fn a_removal_is_given_up_and_the_dead_node_is_a_member_as_before() {
     assert!(nodes[..3].iter().any(copying));
     done(&net.command(&nodes[0], abort(Some(dead.clone()))));
     let text = refused(finished(&net, &removing));
-    assert!(text.contains("given up by an operator"), "{text}");
+    assert!(text.contains("aborted by an operator"), "{text}");
     // No node copies any more, although all copies would have taken minutes.
     net.run(2);
     assert!(!nodes[..3].iter().any(copying), "copies go on");

@@ -56,7 +56,7 @@ impl Local {
     pub(crate) fn new(env: Env, mesh: Arc<ShardMesh>) -> Local {
         let abandoned = env.rt.telemetry().counter(
             "coordinator_shard_reads_abandoned_total",
-            "reads for another shard not begun, because nobody waited for them any more",
+            "reads for another shard not begun, because their caller had stopped waiting",
             &[],
         );
         let page_limit = Cell::new(page_limit());

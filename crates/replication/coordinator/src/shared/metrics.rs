@@ -62,7 +62,7 @@ impl Metrics {
             ),
             writes_abandoned: counter(
                 "coordinator_writes_abandoned_total",
-                "writes that nobody waited for any more before they were answered",
+                "writes whose caller had stopped waiting before they were answered",
             ),
             writes_in_flight: gauge(
                 "coordinator_writes_in_flight",

@@ -139,12 +139,20 @@ impl Part<'_> {
             if let Err(error) =
                 messaging.request(&outgoing, |out| out.extend_from_slice(&payload)).await
             {
-                tracing::debug!(%host, %error, "it gives the repair session up by itself");
+                tracing::debug!(
+                    %host,
+                    %error,
+                    "cannot close the repair session at a replica; it times out there"
+                );
             }
         }
         let end = self.order(|table| Order::End { table, session, repaired_at: None });
         if let Err(error) = self.drive.shards.on_all(&end).await {
-            tracing::warn!(%session, %error, "files of the repair session wait for the next look");
+            tracing::warn!(
+                %session,
+                %error,
+                "cannot release the files of a repair session; the next check retries"
+            );
         }
         self.drive.sessions.end_own(session);
     }
@@ -184,12 +192,12 @@ impl Part<'_> {
         let seconds = self.job.started_at.seconds().0;
         if let Err(error) = self.close_all(CloseKind::Noted(seconds), Uuid::nil()).await {
             // The tombstones of that replica wait for the next repair.
-            tracing::info!(%error, "a replica was not told that its ranges were repaired");
+            tracing::info!(%error, "cannot notify a replica that its ranges were repaired");
         }
         if let Err(error) =
             self.drive.shards.note_repaired(self.table.id, &self.ranges(), seconds).await
         {
-            tracing::warn!(error = ?error, "that ranges were repaired could not be recorded");
+            tracing::warn!(error = ?error, "cannot record that ranges were repaired");
         }
         Ok(())
     }

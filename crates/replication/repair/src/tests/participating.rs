@@ -118,6 +118,6 @@ fn a_replica_that_hears_nothing_takes_the_repair_for_failed_and_one_that_does_no
     nodes.cut(2, 3);
     nodes.world.run_for(Duration::from_secs(40));
     let failed = ended(3);
-    let expected = "nothing was heard of its coordinator";
+    let expected = "its coordinator is silent";
     assert!(matches!(&failed, Some((_, Err(e))) if e == expected), "{failed:?}");
 }

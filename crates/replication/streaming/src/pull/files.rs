@@ -186,12 +186,12 @@ impl Puller {
                 .map_err(|error| Trouble::Source(error.to_string()))?;
             let Some(piece) = answer else {
                 stdx::reached!("stream-hold-gone");
-                let what = "the source does not hold the file any more".to_owned();
+                let what = "the source no longer holds the file".to_owned();
                 return Err(Trouble::Anew(what));
             };
             let got = piece.len() as u64;
             if got > bytes || (got == 0 && bytes > 0) {
-                return Err(Trouble::Source("a file is not as long as it was said".to_owned()));
+                return Err(Trouble::Source("a file has not the announced length".to_owned()));
             }
             let Some(ingest) = &mut pull.ingest else { return Err(lost_ingest()) };
             ingest.whole_bytes(component, piece).await.map_err(stored)?;

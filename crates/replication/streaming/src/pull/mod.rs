@@ -110,7 +110,7 @@ impl Puller {
                     }
                     Err(Trouble::Again(e) | Trouble::Source(e) | Trouble::Anew(e)) => {
                         tracing::warn!(source = %source, table = %order.table, error = e.as_str(),
-                            "a range cannot be fetched from this source");
+                            "cannot fetch a range from this source");
                         stdx::reached!("stream-source-left");
                         last = (Some(*source), e);
                     }
@@ -177,7 +177,7 @@ impl Puller {
                 return Err(Trouble::Source(trouble));
             }
             env.counts.retries.inc();
-            tracing::debug!(source = %source, error = trouble.as_str(), "a page is asked for again");
+            tracing::debug!(source = %source, error = trouble.as_str(), "retrying a page");
             let paused = env.unless_aborted(pull.order.plan, env.rt.sleep(pause)).await;
             if let Err(error) = paused {
                 self.leave(source, shard, pull);
@@ -213,7 +213,7 @@ impl Puller {
             return Err(Trouble::Again("the source has another number of shards".to_owned()));
         }
         if answer.page.is_empty() && hold {
-            return Err(Trouble::Anew("the source does not hold the data any more".to_owned()));
+            return Err(Trouble::Anew("the source no longer holds the data".to_owned()));
         }
         self.begin_ingest(pull).await?;
         let page = ReplicaPage::open(answer.page).map_err(|e| Trouble::Anew(e.to_string()))?;
@@ -390,7 +390,7 @@ impl<'a> Pull<'a> {
         let left = self.ranges.get(self.ranges_done..).unwrap_or_default();
         let done = self.ranges_done + left.iter().take_while(|(_, end)| *end < token).count();
         if done >= self.ranges.len() {
-            return Err(Trouble::Source("a page ends behind what was asked for".to_owned()));
+            return Err(Trouble::Source("a page ends after the requested range".to_owned()));
         }
         stdx::invariant!(
             done >= self.ranges_done,

@@ -129,7 +129,10 @@ impl Serving {
                 if look_at <= env.rt.now() {
                     stdx::reached!("stream-hold-expired");
                     source.holds.all.borrow_mut().remove(&number);
-                    tracing::info!(host = %from, "nobody fetches what was held for a node");
+                    tracing::info!(
+                        host = %from,
+                        "discarding a stream held for a node: it was not fetched in time"
+                    );
                     return;
                 }
             }

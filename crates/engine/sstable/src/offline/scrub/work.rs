@@ -279,8 +279,8 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
                 (Some(next), _) => at = next,
                 (None, Some(Err(error))) => {
                     let what = format!(
-                        "all that follows is lost: where the next partition begins is not known \
-                         ({error})"
+                        "everything after it is lost: the start of the next partition is unknown \
+                        ({error})"
                     );
                     return self.lose(None, start, what);
                 }
@@ -484,7 +484,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
                     return Ok(Taken::No(what));
                 }
                 if marker.close != partition.open {
-                    let what = "a range tombstone ends that did not begin, or the other way round";
+                    let what = "a range tombstone has no beginning or no end";
                     return Ok(Taken::No(what.to_owned()));
                 }
                 partition.flush(writer)?;

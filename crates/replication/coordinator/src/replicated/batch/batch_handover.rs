@@ -89,7 +89,7 @@ impl Batches {
             return Ok(false);
         }
         let table = || batch_log::table_id(&snapshot.schema);
-        let mut refusal = "nobody else is there".to_owned();
+        let mut refusal = "no other node is alive".to_owned();
         for host in takers {
             let outgoing = Outgoing {
                 host: *host,
@@ -107,6 +107,6 @@ impl Batches {
                 Err(error) => refusal = format!("node {host}: {error}"),
             }
         }
-        Err(format!("a logged batch could not be handed to another node: {refusal}"))
+        Err(format!("cannot hand a logged batch to another node: {refusal}"))
     }
 }

@@ -265,7 +265,7 @@ impl Counters {
             if !did_nothing(&error) {
                 return Err(unknown(&write, cluster, table, leader, &error).into());
             }
-            tracing::debug!(%leader, %error, "a counter update goes to another leader");
+            tracing::debug!(%leader, %error, "retrying a counter update at another leader");
             tried.push(leader);
             if let MessagingError::Remote(
                 ErrorReply::EpochTooOld { needed } | ErrorReply::EpochTooNew { known: needed },

@@ -21,7 +21,7 @@ const WAITING_MAX: usize = 65_536;
 
 /// Too many wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} updates of counters wait for their turn, which is the limit")]
+#[error("{0} counter updates are queued, which is the limit")]
 pub(crate) struct Full(usize);
 
 /// The node stops.

@@ -329,7 +329,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let taken = |taken: Result<ReadInput, PageError>, slot: &Slot| {
             taken.unwrap_or_else(|error| {
                 let host = slot.replicas.get(from).map(|r| r.host);
-                tracing::warn!(?host, %error, "a replica's page cannot be used");
+                tracing::warn!(?host, %error, "discarding a page of a replica");
                 ReadInput::Failed { from, reason: ReplicaError::Unknown }
             })
         };
@@ -667,7 +667,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let slot = self.slots.get_mut(usize::from(slot)).and_then(Option::as_mut);
         let Some(slot) = slot else { return Wants::More };
         let Some(page) = slot.shown(outcome.rows) else {
-            stdx::invariant::broken(format_args!("a page is to be shown that is not there"))
+            stdx::invariant::broken(format_args!("the page to show is missing"))
         };
         if slot.is_of_one_partition() {
             let took = now.since(self.began);

@@ -88,7 +88,7 @@ impl Filtering {
                     reads.inner.not_filtering.note(host, now);
                 }
                 MessagingError::Remote(ErrorReply::Invalid(why)) => {
-                    tracing::debug!(%host, why, "a node does not filter a page");
+                    tracing::debug!(%host, why, "replica declined to filter a page");
                     this.refused.borrow_mut().push(host);
                 }
                 error => {
@@ -146,10 +146,10 @@ impl Filtered {
         if !is_within(&command.partitions, &page)
             || last_key.is_some_and(|(token, key)| !holds(&command.partitions, token, key))
         {
-            return Err(PageError::Malformed("it holds what was not asked for"));
+            return Err(PageError::Malformed("it holds rows that were not asked for"));
         }
         if page.partitions().last().is_some_and(|last| last_key.is_none_or(|key| key < last)) {
-            return Err(PageError::Malformed("its last partition is none that was looked at"));
+            return Err(PageError::Malformed("its last partition was not scanned"));
         }
         if !gets_on(command, shape, &page.end()) {
             return Err(PageError::Malformed("it ends where it begins"));
@@ -173,7 +173,7 @@ fn gets_on(command: &ReadCommand, shape: &TableShape, end: &PageEnd<'_>) -> bool
 
 pub(super) fn decode(payload: &[u8]) -> Option<Filtered> {
     let answer = FilteredAnswer::decode(payload)
-        .inspect_err(|error| tracing::warn!(%error, "a filtered page cannot be used"))
+        .inspect_err(|error| tracing::warn!(%error, "discarding a filtered page"))
         .ok()?;
     let FilteredAnswer { digest, whole, last_key, page } = answer;
     let (page, last_key) = (page.to_vec(), last_key.map(<[u8]>::to_vec));

@@ -127,7 +127,7 @@ impl Slot {
             false => {
                 let page = ReplicaPage::parse(&bytes, &self.shape, reversed)?;
                 if !is_within(&self.command.partitions, &page) {
-                    return Err(PageError::Malformed("it holds what was not asked for"));
+                    return Err(PageError::Malformed("it holds rows that were not asked for"));
                 }
                 page
             }

@@ -323,7 +323,7 @@ impl Scatter<'_> {
             let resumed = resumed.as_deref();
             let expected = Expected { ranges: &ranges, resumed, clustering, fold };
             decode_scan_page(&response.payload, &expected).map_err(|error| {
-                tracing::warn!(%host, error, "a page of a scan cannot be used");
+                tracing::warn!(%host, error, "discarding a page of a scan");
                 PageError::malformed()
             })
         })
@@ -407,7 +407,7 @@ impl Scatter<'_> {
                     return Err(Trouble::Refused);
                 }
                 ErrorReply::Invalid(why) => {
-                    tracing::debug!(%host, why, "a node does not do a scan");
+                    tracing::debug!(%host, why, "replica declined a scan");
                     return Err(Trouble::Refused);
                 }
                 ErrorReply::UnknownTable(_) | ErrorReply::EpochTooNew { .. } => {

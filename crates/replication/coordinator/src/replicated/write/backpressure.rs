@@ -197,7 +197,8 @@ impl Backlog {
                 %host,
                 shard = shard.0,
                 under_way,
-                "replica makes no progress: writes for it are kept as hints where their level allows it"
+                "replica makes no progress: its writes are stored as hints where their level \
+                allows it"
             );
         } else {
             tracing::info!(%host, shard = shard.0, "replica makes progress again");
