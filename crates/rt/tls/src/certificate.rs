@@ -67,6 +67,13 @@ impl PeerCertificate {
         self.uris.iter().map(String::as_str).find(|uri| uri.starts_with("spiffe://"))
     }
 
+    /// Returns true if its alternative names have this address.
+    pub fn names_address(&self, address: IpAddr) -> bool {
+        let named = self.alternative_names.iter().filter_map(|name| name.strip_prefix("IP="));
+        let mut named = named.filter_map(|text| text.parse::<IpAddr>().ok());
+        named.any(|named| named.to_canonical() == address.to_canonical())
+    }
+
     /// Returns true if it is valid at this time.
     pub fn is_valid_at(&self, unix_seconds: i64) -> bool {
         (self.not_before..=self.not_after).contains(&unix_seconds)
