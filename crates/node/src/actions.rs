@@ -15,7 +15,7 @@ use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply,
 use cluster::AuthChange;
 use conf::{DataRate, DataSize, Options};
 use coordinator::Coordinator;
-use cql_server::CqlServer;
+use cql_server::{CqlServer, PortEncryption};
 use membership::Membership;
 use query::TableLatencies;
 use rt::Rt;
@@ -31,7 +31,7 @@ use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing::{self, RepairedParts};
 use crate::disk_usage;
-use crate::encryption::KeyFollower;
+use crate::encryption::follow::KeyFollower;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 use crate::upkeep::unless_gone;
@@ -73,8 +73,12 @@ pub(crate) struct Actions {
     pub(crate) policy: Arc<PolicyMesh>,
     /// Writer of the node's rows about itself.
     pub(crate) own_rows: OwnRows,
+    /// Encryption of client connections.
+    pub(crate) encryption: PortEncryption,
     /// Shard 0: keys of encrypted connections of clients; `None`: there are none.
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
+    /// Shard 0: keys of encrypted connections between nodes; `None`: there are none.
+    pub(crate) node_keys: Option<Rc<KeyFollower>>,
 }
 
 /// A UUID with the form of Cassandra's: of the number that a compaction has on its shard, the shard, and
@@ -145,9 +149,14 @@ impl Actions {
 
     /// Loads keys and certificates again; nothing where none are used, as in Cassandra. Shard 0 only.
     async fn reload_keys(&self) -> Result<(), ActionError> {
-        match &self.client_keys {
-            Some(keys) => keys.reload().await.map_err(|e| ActionError::Failed(e.to_string())),
-            None => Ok(()),
+        // One failure does not keep the other keys from being loaded.
+        let mut failures = Vec::new();
+        for keys in [&self.client_keys, &self.node_keys].into_iter().flatten() {
+            failures.extend(keys.reload().await.err().map(|error| error.to_string()));
+        }
+        match failures.is_empty() {
+            true => Ok(()),
+            false => Err(ActionError::Failed(failures.join("; "))),
         }
     }
 }

@@ -24,6 +24,7 @@ use topology::introduction::{self, Membership};
 use topology::joining::{self, Newcomer, Outcome};
 
 use crate::cluster::{network, place};
+use crate::encryption::nodes::{self, NodeKeys};
 use crate::encryption::{self, ClientKeys};
 use crate::small_files::{self, SmallFiles};
 use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, parts};
@@ -45,6 +46,8 @@ pub(crate) struct Opened {
     pub(crate) messaging: Option<Messaging>,
     /// Keys of encrypted client connections; `None`: all are in the clear.
     pub(crate) client_keys: Option<ClientKeys>,
+    /// Keys of encrypted connections between nodes; `None`: all are in the clear.
+    pub(crate) node_keys: Option<NodeKeys>,
 }
 
 /// Opens or makes the metadata log; founds or joins a cluster.
@@ -58,6 +61,7 @@ pub(crate) async fn open(
 ) -> Result<Opened, StartError> {
     let work_dir = options.workdir.trim_end_matches('/').to_owned();
     let client_keys = encryption::load(rt, options).await?;
+    let node_keys = nodes::load(rt, options).await?;
     let fs = rt.fs();
     fs.create_dir_all(&work_dir).await?;
     let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {
@@ -94,8 +98,16 @@ pub(crate) async fn open(
     }
     check_promises(&files, &work_dir, opened.snapshot.as_ref())?;
     membership::log::create_promises(&fs, &work_dir).await?;
-    let start =
-        Start { rt, options, mesh, work_dir: &work_dir, place: &place, known, files: &files };
+    let start = Start {
+        rt,
+        options,
+        mesh,
+        work_dir: &work_dir,
+        place: &place,
+        known,
+        files: &files,
+        keys: node_keys.as_ref(),
+    };
     let (snapshot, run, log, messaging) = match opened.snapshot {
         Some(snapshot) => {
             let mut log = opened.log;
@@ -114,7 +126,17 @@ pub(crate) async fn open(
     let archiving = archiving::prepare(rt, options).await?;
     let tables_ever = Arc::new(tables_ever);
     let snapshot = Arc::new(snapshot);
-    Ok(Opened { snapshot, run, tables_ever, archiving, log, lock, messaging, client_keys })
+    Ok(Opened {
+        snapshot,
+        run,
+        tables_ever,
+        archiving,
+        log,
+        lock,
+        messaging,
+        client_keys,
+        node_keys,
+    })
 }
 
 /// Inputs of a start.
@@ -127,6 +149,7 @@ struct Start<'a> {
     /// The identity as it was found.
     known: Option<Identity>,
     files: &'a SmallFiles,
+    keys: Option<&'a NodeKeys>,
 }
 
 /// Promises that are lost could decide one entry twice; where this node decides alone there are none.
@@ -236,7 +259,8 @@ impl Start<'_> {
             numbered(run, shards),
             Membership::Member,
         );
-        let messaging = network::open(rt, options, introduced, self.mesh).await?;
+        let messaging = network::open(rt, options, introduced, self.mesh, self.keys).await?;
+        network::place_peers_at_start(&messaging, &snapshot);
         introduction::introduce(&messaging, None, &snapshot);
         joining::check_welcome(rt, options, &messaging, &snapshot).await?;
         Ok((snapshot, run, Some(messaging)))
@@ -339,7 +363,7 @@ impl Start<'_> {
                 numbered(run, shards),
                 Membership::Joining,
             );
-            let opened = network::open(rt, options, introduced, self.mesh).await?;
+            let opened = network::open(rt, options, introduced, self.mesh, self.keys).await?;
             let newcomer = Newcomer {
                 rt,
                 options,

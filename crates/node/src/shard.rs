@@ -36,6 +36,8 @@ use crate::cluster::network;
 use crate::disk_usage::{self, DiskMesh, DiskMonitor, LiveLimits};
 use crate::dropped::CarriedOut;
 use crate::encryption::ClientKeys;
+use crate::encryption::follow::KeyFollower;
+use crate::encryption::nodes::NodeKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, dropped, expiry,
@@ -118,6 +120,8 @@ struct Begun {
     encryption: PortEncryption,
     /// Keys of client connections on shard 0, if they are encrypted.
     client_keys: Option<ClientKeys>,
+    /// Keys of connections between nodes on shard 0, if they are encrypted.
+    node_keys: Option<NodeKeys>,
 }
 
 /// Builds the state with which the other shards begin.
@@ -188,24 +192,31 @@ impl Shard {
             return None;
         };
         let Beginning { snapshot, run, tables_ever, archiving, has_peers, encryption } = beginning;
-        let (log, lock, messaging, client_keys) = match opened {
-            Some(o) => (Some(o.log), Some(o.lock), o.messaging, o.client_keys),
-            None => {
-                let join = || join_messaging(rt, &self.options, &self.meshes, &snapshot, run);
-                (None, None, has_peers.then(join), None)
-            }
-        };
-        Some(Begun {
+        let mut begun = Begun {
             snapshot,
             run,
             tables_ever,
             archiving,
-            messaging,
-            log,
-            lock,
+            messaging: None,
+            log: None,
+            lock: None,
             encryption,
-            client_keys,
-        })
+            client_keys: None,
+            node_keys: None,
+        };
+        match opened {
+            Some(opened) => {
+                (begun.log, begun.lock) = (Some(opened.log), Some(opened.lock));
+                begun.messaging = opened.messaging;
+                (begun.client_keys, begun.node_keys) = (opened.client_keys, opened.node_keys);
+            }
+            None => {
+                let snapshot = &begun.snapshot;
+                let join = || join_messaging(rt, &self.options, &self.meshes, snapshot, run);
+                begun.messaging = has_peers.then(join);
+            }
+        }
+        Some(begun)
     }
 
     /// Opens the store; returns `None` if some shard failed to.
@@ -295,6 +306,7 @@ impl Shard {
             own_rows: rt.gate("own-rows"),
             encryption: begun.encryption,
             client_keys: RefCell::new(begun.client_keys),
+            node_keys: RefCell::new(begun.node_keys),
             options: options.clone(),
             meshes: meshes.clone(),
             store,
@@ -423,6 +435,8 @@ struct Parts {
     encryption: PortEncryption,
     /// On shard 0, until the server is created: the keys of client connections.
     client_keys: RefCell<Option<ClientKeys>>,
+    /// On shard 0, until they are followed: the keys of connections between nodes.
+    node_keys: RefCell<Option<NodeKeys>>,
 }
 
 /// Servers of clients and administrators.
@@ -673,8 +687,16 @@ impl Parts {
             cluster: self.cluster.clone(),
             policy: self.meshes.policy.clone(),
             own_rows: own_rows.clone(),
+            encryption: self.encryption,
             client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
+            node_keys: self.follow_node_keys(),
         })
+    }
+
+    /// Follows the keys of connections between nodes, if this node has them and peers.
+    fn follow_node_keys(&self) -> Option<Rc<KeyFollower>> {
+        let (keys, cluster) = self.node_keys.take().zip(self.cluster.as_ref())?;
+        Some(keys.install(&self.rt, &self.own_rows, &cluster.messaging))
     }
 
     /// Opens the ports for clients; shard 0 only.

@@ -1,4 +1,5 @@
-//! `client_encryption_options`: keys of Cassandra 5.0 and of Scylla.
+//! `client_encryption_options`, and the keys that `server_encryption_options` shares with it: those of Cassandra 5.0
+//! and of Scylla.
 //!
 //! Owns: their names and forms, and the rules which of them exclude each other. Never: opens a file, knows TLS. The
 //! `tls` crate interprets the names of protocols and cipher suites.
@@ -8,7 +9,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::value::{Range, Refusal, Value, parse_duration};
-use crate::yaml::{self, Node, NodeKind};
+use crate::yaml::{self, Entry, Node, NodeKind};
 
 /// Cassandra's default path of the key store.
 const KEYSTORE: &str = "conf/.keystore";
@@ -152,24 +153,11 @@ impl EncryptionOptions {
     /// # Errors
     /// Every wrong key.
     pub fn parse(node: &Node) -> Result<EncryptionOptions, Vec<WrongKey>> {
-        let parsed;
-        let map = match node.text().map(str::trim).filter(|text| text.starts_with('{')) {
-            Some(text) => {
-                parsed = yaml::parse(text).map_err(|error| {
-                    vec![wrong("", &format!("a map ({})", error.message), node)]
-                })?;
-                &parsed
-            }
-            None => node,
-        };
-        let NodeKind::Map(entries) = &map.kind else {
-            return Err(vec![wrong("", "a map with the key enabled", node)]);
-        };
         let mut reader = Reader::default();
-        for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
+        for entry in entries(node, "a map with the key enabled")? {
             reader.key(&entry.key, &entry.value);
         }
-        reader.finish(node)
+        reader.finish(node).map(|(options, _)| options)
     }
 
     /// Returns the encryption of client connections. If `optional` is unset, it is true while
@@ -197,14 +185,50 @@ impl EncryptionOptions {
     }
 }
 
-fn wrong(key: &str, expected: &str, value: &Node) -> WrongKey {
+/// Returns the entries of a map that are not null. It may be text, as written in the environment and
+/// on the command line.
+pub(crate) fn entries(node: &Node, expected: &str) -> Result<Vec<Entry>, Vec<WrongKey>> {
+    let parsed;
+    let map = match node.text().map(str::trim).filter(|text| text.starts_with('{')) {
+        Some(text) => {
+            parsed = yaml::parse(text)
+                .map_err(|error| vec![wrong("", &format!("a map ({})", error.message), node)])?;
+            &parsed
+        }
+        None => node,
+    };
+    let NodeKind::Map(entries) = &map.kind else {
+        return Err(vec![wrong("", expected, node)]);
+    };
+    Ok(entries.iter().filter(|entry| !entry.value.is_null()).cloned().collect())
+}
+
+pub(crate) fn wrong(key: &str, expected: &str, value: &Node) -> WrongKey {
     WrongKey { key: key.to_owned(), expected: expected.to_owned(), value: value.clone() }
+}
+
+/// Inline PEM of the key that a node shows when it connects (`outbound_private_key`).
+#[derive(Default)]
+pub(crate) struct OutboundKey {
+    /// Whether the section has one.
+    pub(crate) section: Section,
+    pub(crate) private_key: Option<Secret>,
+    pub(crate) password: Option<Secret>,
+}
+
+/// Section of the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Section {
+    #[default]
+    Client,
+    Server,
 }
 
 /// Collects values by key until all were read.
 #[derive(Default)]
-struct Reader {
+pub(crate) struct Reader {
     options: EncryptionOptions,
+    pub(crate) outbound: OutboundKey,
     keystore: Option<String>,
     certificate: Option<String>,
     keyfile: Option<String>,
@@ -216,7 +240,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn key(&mut self, key: &str, value: &Node) {
+    /// Records a key that another reader rejects.
+    pub(crate) fn reject(&mut self, wrong: WrongKey) {
+        self.wrong.push(wrong);
+    }
+
+    pub(crate) fn key(&mut self, key: &str, value: &Node) {
         let read = match key {
             "ssl_context_factory" => return self.factory(value),
             _ => self.value(key, value),
@@ -299,6 +328,16 @@ impl Reader {
                 "trusted_certificates" if self.is_pem => {
                     text(value).map(|pem| self.trusted_certificates = Some(pem))
                 }
+                "outbound_private_key"
+                    if self.is_pem && self.outbound.section == Section::Server =>
+                {
+                    secret(value).map(|key| self.outbound.private_key = Some(key))
+                }
+                "outbound_private_key_password"
+                    if self.is_pem && self.outbound.section == Section::Server =>
+                {
+                    secret(value).map(|key| self.outbound.password = Some(key))
+                }
                 _ => Err(UNKNOWN.to_owned()),
             };
             if let Err(expected) = read {
@@ -309,7 +348,10 @@ impl Reader {
     }
 
     /// Checks which keys exclude or need each other.
-    fn finish(mut self, node: &Node) -> Result<EncryptionOptions, Vec<WrongKey>> {
+    pub(crate) fn finish(
+        mut self,
+        node: &Node,
+    ) -> Result<(EncryptionOptions, OutboundKey), Vec<WrongKey>> {
         let mut bad = |key: &str, expected: &str| self.wrong.push(wrong(key, expected, node));
         let keystore = self.keystore;
         self.options.key = match (self.private_key, keystore, self.certificate, self.keyfile) {
@@ -349,23 +391,23 @@ impl Reader {
         if self.options.priority_string.is_some() && names {
             bad("priority_string", "to be unset when accepted_protocols or cipher_suites is set");
         }
-        if self.wrong.is_empty() { Ok(self.options) } else { Err(self.wrong) }
+        if self.wrong.is_empty() { Ok((self.options, self.outbound)) } else { Err(self.wrong) }
     }
 }
 
-const UNKNOWN: &str = "to be one of the keys in docs/user/tls.md";
+pub(crate) const UNKNOWN: &str = "to be one of the keys in docs/user/tls.md";
 
-fn text(node: &Node) -> Result<String, String> {
+pub(crate) fn text(node: &Node) -> Result<String, String> {
     let text = node.text().filter(|text| !text.trim().is_empty());
     text.map(str::to_owned).ok_or_else(|| "a text".to_owned())
 }
 
 /// A password may be empty.
-fn secret(node: &Node) -> Result<Secret, String> {
+pub(crate) fn secret(node: &Node) -> Result<Secret, String> {
     node.text().map(|text| Secret(text.to_owned())).ok_or_else(|| "a text".to_owned())
 }
 
-fn flag(node: &Node) -> Result<bool, String> {
+pub(crate) fn flag(node: &Node) -> Result<bool, String> {
     bool::read(node, Range::ALL).map_err(|_| bool::form())
 }
 
@@ -415,11 +457,19 @@ impl Value for EncryptionOptions {
     }
     /// Secrets are masked.
     fn render(&self) -> String {
-        let default = EncryptionOptions::default();
-        if *self == default {
+        if *self == EncryptionOptions::default() {
             return String::new();
         }
         let mut parts = vec![format!("enabled: {}", self.enabled)];
+        parts.extend(self.parts());
+        format!("{{{}}}", parts.join(", "))
+    }
+}
+
+impl EncryptionOptions {
+    /// Renders all keys but `enabled`, as far as they are set; secrets are masked.
+    pub(crate) fn parts(&self) -> Vec<String> {
+        let mut parts = Vec::new();
         let mut part = |key: &str, value: Option<&str>| {
             parts.extend(value.map(|value| format!("{key}: {value}")));
         };
@@ -462,7 +512,7 @@ impl Value for EncryptionOptions {
         part("max_certificate_validity_period", longest.as_deref());
         let warned = self.certificate_validity_warn_threshold.map(|d| d.render());
         part("certificate_validity_warn_threshold", warned.as_deref());
-        format!("{{{}}}", parts.join(", "))
+        parts
     }
 }
 

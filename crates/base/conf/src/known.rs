@@ -196,7 +196,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("skip_stream_disk_space_check", "false"),
     ("snapshot_on_duplicate_row_detection", "false"),
     ("snapshot_on_repaired_data_mismatch", "false"),
-    ("ssl_storage_port", "7001"),
     ("sstable_preemptive_open_interval", "50MiB"),
     ("sstable_read_rate_persistence_enabled", "false"),
     ("startup_checks", ""),
@@ -251,10 +250,8 @@ pub const SCYLLA_ONLY: &[&str] = &[
 /// Settings that ask for protection, with the name of that protection; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
     ("audit_logging_options", "an audit log"),
-    ("internode_authenticator", "authentication between nodes"),
     ("partition_denylist_enabled", "a list of denied partitions"),
     ("role_manager", "a role manager"),
-    ("server_encryption_options", "encryption between nodes"),
     ("transparent_data_encryption_options", "encryption of files"),
 ];
 
@@ -265,12 +262,6 @@ pub fn asks_for_protection(name: &str, node: &Node) -> bool {
     let class_is = |allowed: &[&str]| class_name(node).is_some_and(|c| allowed.contains(&c));
     match name {
         "role_manager" => !class_is(&["CassandraRoleManager"]),
-        "internode_authenticator" => !class_is(&["AllowAllInternodeAuthenticator"]),
-        "server_encryption_options" => {
-            let none = node.get("internode_encryption").is_none_or(|v| says(v, &["none"]));
-            let legacy = node.get("enable_legacy_ssl_storage_port").is_none_or(off);
-            !(matches!(node.kind, NodeKind::Map(_)) && none && legacy)
-        }
         "transparent_data_encryption_options" | "audit_logging_options" => {
             !(matches!(node.kind, NodeKind::Map(_)) && node.get("enabled").is_none_or(off))
         }
@@ -333,8 +324,6 @@ mod tests {
             ("audit_logging_options", "{enabled: true}", true),
             ("audit_logging_options", "{enabled: maybe}", true),
             ("audit_logging_options", "yes", true),
-            ("server_encryption_options", "{internode_encryption: none}", false),
-            ("server_encryption_options", "{internode_encryption: all}", true),
             ("role_manager", "{class_name: CassandraRoleManager}", false),
             ("role_manager", "org.apache.cassandra.auth.CassandraRoleManager", false),
             ("role_manager", "LdapRoleManager", true),

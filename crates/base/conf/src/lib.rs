@@ -28,6 +28,7 @@ pub mod load;
 pub mod options;
 pub mod parameterized;
 mod reference;
+pub mod server_encryption;
 pub mod snitch;
 pub mod spelling;
 pub mod value;
@@ -44,6 +45,7 @@ pub use load::{
 pub use options::{Options, Setting, Status, settings};
 pub use parameterized::ParameterizedClass;
 pub use reference::reference_markdown;
+pub use server_encryption::{InternodeAuthenticator, InternodeEncryption, ServerEncryptionOptions};
 pub use value::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
     CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,

@@ -10,6 +10,7 @@ use crate::encryption::EncryptionOptions;
 use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
+use crate::server_encryption::{self, ServerEncryptionOptions};
 use crate::spelling;
 use crate::value::{
     Authenticator, Authorizer, CidrAuthorizer, CommitFailurePolicy, CommitLogSync,
@@ -465,7 +466,7 @@ impl Loader {
         if name == "cidr_authorizer" {
             self.cidr_parameters(node, &origin);
         }
-        if name == "client_encryption_options" && self.has_wrong_keys(name, node, &origin) {
+        if name.ends_with("_encryption_options") && self.has_wrong_keys(name, node, &origin) {
             return;
         }
         let Some((new, unit)) = spelling::replaced(name) else {
@@ -520,7 +521,12 @@ impl Loader {
         if node.is_null() {
             return false;
         }
-        let wrong = EncryptionOptions::parse(node).err().unwrap_or_default();
+        let wrong = match name {
+            "client_encryption_options" => EncryptionOptions::parse(node).err(),
+            "server_encryption_options" => ServerEncryptionOptions::parse(node).err(),
+            _ => None,
+        };
+        let wrong = wrong.unwrap_or_default();
         for key in &wrong {
             let origin = match origin {
                 Origin::File { path, .. } if key.value.line > 0 => {
@@ -758,6 +764,9 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     }
     check_ports(options, wrong);
     check_port_for_tls(options, wrong);
+    for (name, what) in server_encryption::inconsistencies(options) {
+        wrong.add(name, what);
+    }
     check_limits(options, wrong);
 }
 
@@ -857,6 +866,8 @@ fn check_tokens(options: &Options, wrong: &mut Inconsistent<'_>) {
 fn check_ports(options: &Options, wrong: &mut Inconsistent<'_>) {
     let own = options.native_transport_port;
     let ssl_port = options.native_transport_port_ssl.filter(|port| *port != own);
+    let has_legacy = options.server_encryption_options.legacy_ssl_storage_port_enabled;
+    let legacy = has_legacy.then_some(options.ssl_storage_port);
     let ports = [
         ("native_transport_port", options.native_transport_port, &options.rpc_address),
         (
@@ -872,6 +883,7 @@ fn check_ports(options: &Options, wrong: &mut Inconsistent<'_>) {
         ),
         ("api_port", options.api_port, &options.api_address),
         ("storage_port", options.storage_port, &options.listen_address),
+        ("ssl_storage_port", legacy.unwrap_or(0), &options.listen_address),
     ];
     for (at, (name, port, address)) in ports.iter().enumerate() {
         let same = ports.iter().take(at).find(|(_, p, a)| {

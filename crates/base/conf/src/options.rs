@@ -14,6 +14,7 @@ use stdx::Token;
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::encryption::EncryptionOptions;
 use crate::parameterized::ParameterizedClass;
+use crate::server_encryption::{InternodeAuthenticator, ServerEncryptionOptions};
 use crate::value::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
     CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
@@ -330,6 +331,14 @@ settings! {
         /// Whether and how connections of CQL clients are encrypted: keys of Cassandra 5.0 and of Scylla, see
         /// [TLS](tls.md).
         supported cold client_encryption_options: EncryptionOptions = EncryptionOptions::default();
+        /// Whether and how connections between nodes are encrypted: keys of Cassandra 5.0 and of Scylla, see
+        /// [TLS](tls.md).
+        supported cold server_encryption_options: ServerEncryptionOptions = ServerEncryptionOptions::default();
+        /// Port for other nodes on which only TLS is spoken, open while `legacy_ssl_storage_port_enabled` in
+        /// `server_encryption_options` is true. Nodes do not need it: they use TLS on `storage_port`.
+        supported cold ssl_storage_port: u16 = 7001, 1 to 65_535;
+        /// Which nodes may connect, beside what the chains of their certificates say, see [TLS](tls.md).
+        supported cold internode_authenticator: InternodeAuthenticator = InternodeAuthenticator::AllowAll;
     }
     "Access" {
         /// How clients prove who they are.

@@ -27,6 +27,7 @@ use system_tables::stored::repair_history::RepairRows;
 use topology::{HintsMesh, Topology, TopologyError, TopologyParts, introduction, seeds};
 
 use crate::StartError;
+use crate::cluster::network;
 use crate::cluster::truncation::OwnTruncations;
 use coordinator::{Origin, ReplicaMutation};
 
@@ -254,6 +255,10 @@ impl ClusterShard {
                 member.is_none_or(|m| m.datacenter != snapshot.local.datacenter)
             }));
         }
+        let places = self.membership.clone();
+        self.messaging
+            .hooks()
+            .place_peers(Rc::new(move |host| network::nearness(&places.snapshot(), host)));
         let noticing = self.membership.clone();
         self.messaging
             .hooks()

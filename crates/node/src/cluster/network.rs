@@ -1,11 +1,17 @@
 //! The way to other nodes: messaging with the settings of the options.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use cluster::ClusterSnapshot;
 use conf::{InternodeCompression, Options};
-use messaging::{Messaging, MessagingMesh, Settings};
-use rt::Rt;
-use stdx::IoErrorKind;
+use messaging::{Messaging, MessagingMesh, Nearness, Settings};
+use rt::{IoError, Rt};
+use stdx::{HostId, IoErrorKind};
+
+use crate::encryption::nodes::NodeKeys;
 
 use crate::{StartError, parts};
 
@@ -38,7 +44,7 @@ pub(crate) fn may_cut(options: &Options) -> bool {
     options.developer_link_faults || !options.developer_cut_links.is_empty()
 }
 
-/// Messaging of shard 0, with the storage port open.
+/// Messaging of shard 0, with the storage port open. From `keys` on, connections are encrypted as they say.
 ///
 /// # Errors
 /// `Listen`, `Address`.
@@ -47,18 +53,51 @@ pub(crate) async fn open(
     options: &Options,
     introduction: internode::Identity,
     mesh: &Arc<MessagingMesh>,
+    keys: Option<&NodeKeys>,
 ) -> Result<Messaging, StartError> {
-    let address = parts::socket(&options.listen_address, options.storage_port)?;
     let messaging = messaging(rt, options, introduction, mesh);
-    let listening = messaging.listen(address).await;
-    let at = listening.map_err(|error| StartError::Listen {
+    if let Some(keys) = keys {
+        messaging.set_encryption(keys.encryption());
+    }
+    let address = parts::socket(&options.listen_address, options.storage_port)?;
+    let at = messaging.listen(address).await;
+    let at = at.map_err(|error| not_listening(address, error))?;
+    tracing::info!(%at, "listening for other nodes");
+    if options.server_encryption_options.legacy_ssl_storage_port_enabled {
+        let address = parts::socket(&options.listen_address, options.ssl_storage_port)?;
+        let at = messaging.listen_encrypted(address).await;
+        let at = at.map_err(|error| not_listening(address, error))?;
+        tracing::info!(%at, "listening for encrypted connections of other nodes");
+    }
+    Ok(messaging)
+}
+
+fn not_listening(address: SocketAddr, error: IoError) -> StartError {
+    StartError::Listen {
         address: address.to_string(),
         purpose: "other nodes",
         detail: match error.kind {
             IoErrorKind::AddrInUse => "address in use".to_owned(),
             _ => error.detail,
         },
-    })?;
-    tracing::info!(%at, "listening for other nodes");
-    Ok(messaging)
+    }
+}
+
+/// Places peers as the metadata of the start does, until it can be followed.
+pub(crate) fn place_peers_at_start(messaging: &Messaging, snapshot: &ClusterSnapshot) {
+    let near = snapshot.members.keys().map(|host| (*host, nearness(snapshot, *host)));
+    let near: BTreeMap<HostId, Nearness> = near.collect();
+    let place = move |host| near.get(&host).copied().unwrap_or(Nearness::Unknown);
+    messaging.hooks().place_peers(Rc::new(place));
+}
+
+/// Returns the place of a member relative to this node.
+pub(crate) fn nearness(snapshot: &ClusterSnapshot, host: HostId) -> Nearness {
+    let local = &snapshot.local;
+    match snapshot.members.get(&host) {
+        None => Nearness::Unknown,
+        Some(member) if member.datacenter != local.datacenter => Nearness::Elsewhere,
+        Some(member) if member.rack != local.rack => Nearness::SameDatacenter,
+        Some(_) => Nearness::SameRack,
+    }
 }

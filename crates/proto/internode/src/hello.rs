@@ -173,6 +173,10 @@ refusal_codes! {
     Malformed = 8;
     /// The sender reached itself.
     Yourself = 9;
+    /// The receiver accepts encrypted connections only.
+    EncryptionRequired = 10;
+    /// The sender's certificate is trusted by its chain, but not accepted.
+    Certificate = 11;
 }
 
 /// A message of the handshake.

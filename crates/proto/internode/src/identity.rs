@@ -142,6 +142,15 @@ pub enum Refusal {
     /// No HELLO.
     #[error("no valid HELLO: {0}")]
     Malformed(String),
+    /// The receiver accepts encrypted connections only.
+    #[error(
+        "this node accepts encrypted connections only: set internode_encryption in \
+         server_encryption_options of your node"
+    )]
+    EncryptionRequired,
+    /// The certificate of the sender is not accepted.
+    #[error("your certificate is not accepted: {0}")]
+    Certificate(String),
 }
 
 impl Refusal {
@@ -159,6 +168,8 @@ impl Refusal {
             Refusal::ShuttingDown => RefusalCode::ShuttingDown,
             Refusal::Busy => RefusalCode::Busy,
             Refusal::Malformed(_) => RefusalCode::Malformed,
+            Refusal::EncryptionRequired => RefusalCode::EncryptionRequired,
+            Refusal::Certificate(_) => RefusalCode::Certificate,
         }
     }
 

@@ -221,6 +221,51 @@ pub(crate) struct Counters {
     kinds: [KindCounts; 3],
     /// Connections of strangers and refused nodes.
     pub(crate) refused: Counter,
+    pub(crate) encryption: EncryptionCounters,
+}
+
+/// Counters of encrypted connections and of peers that were refused because of encryption.
+pub(crate) struct EncryptionCounters {
+    pub(crate) accepted: Counter,
+    pub(crate) made: Counter,
+    pub(crate) made_in_the_clear: Counter,
+    pub(crate) refused_plain: Counter,
+    pub(crate) refused_encrypted: Counter,
+    pub(crate) refused_handshake: Counter,
+    pub(crate) refused_certificate: Counter,
+    /// Days for which certificates of connecting peers are still valid.
+    pub(crate) certificate_days: Histogram,
+}
+
+impl EncryptionCounters {
+    fn new(shard: &telemetry::Shard) -> EncryptionCounters {
+        let handshakes = |side| {
+            let help = "TLS handshakes with other nodes that were completed";
+            shard.counter("internode_tls_handshakes_total", help, &[("side", side)])
+        };
+        let refused = |reason| {
+            let help = "peers refused because of encryption";
+            shard.counter("internode_encryption_refusals_total", help, &[("reason", reason)])
+        };
+        EncryptionCounters {
+            accepted: handshakes("accepted"),
+            made: handshakes("made"),
+            made_in_the_clear: shard.counter(
+                "internode_clear_fallbacks_total",
+                "connections made in the clear because the peer does not speak TLS and optional allows it",
+                &[],
+            ),
+            refused_plain: refused("plain"),
+            refused_encrypted: refused("encrypted"),
+            refused_handshake: refused("handshake"),
+            refused_certificate: refused("certificate"),
+            certificate_days: shard.histogram(
+                "internode_certificate_expiration_days",
+                "days until the certificates of connecting peers end",
+                &[],
+            ),
+        }
+    }
 }
 
 impl Counters {
@@ -229,7 +274,8 @@ impl Counters {
             shard.counter("internode_refused_connections_total", "handshakes refused", &[]);
         let (peers, by_verb, kinds) = Default::default();
         let stages = Stages::new(&shard);
-        Counters { shard, peers, by_verb, stages, kinds, refused }
+        let encryption = EncryptionCounters::new(&shard);
+        Counters { shard, peers, by_verb, stages, kinds, refused, encryption }
     }
 
     pub(crate) fn peer(&self, host: HostId) -> Rc<PeerCounters> {

@@ -3,7 +3,9 @@
 use crate::counters::{Counters, KindsStats};
 use crate::cut::Cuts;
 use crate::dropped_log::{DroppedLog, DroppedMessage};
+use crate::mesh::MessagingMesh;
 use crate::peer::Peer;
+use crate::peer_log::PeerLog;
 use crate::pending::Pending;
 use crate::settings::Settings;
 use internode::{FrameHeader, FrameKind, Identity, Verb};
@@ -26,6 +28,8 @@ pub(crate) struct Env {
     pub(crate) pending: RefCell<Pending>,
     pub(crate) counters: Counters,
     pub(crate) dropped_log: DroppedLog,
+    pub(crate) peer_log: PeerLog,
+    pub(crate) mesh: Arc<MessagingMesh>,
     pub(crate) cuts: Cuts,
     last_id: Cell<u64>,
     /// Bytes that wait to be sent on outgoing connections.
@@ -42,7 +46,12 @@ pub(crate) struct Env {
 }
 
 impl Env {
-    pub(crate) fn new(rt: &Rt, identity: Identity, settings: Arc<Settings>) -> Env {
+    pub(crate) fn new(
+        rt: &Rt,
+        identity: Identity,
+        settings: Arc<Settings>,
+        mesh: Arc<MessagingMesh>,
+    ) -> Env {
         Env {
             rt: rt.clone(),
             settings,
@@ -53,6 +62,8 @@ impl Env {
             pending: RefCell::new(Pending::new()),
             counters: Counters::new(rt.telemetry()),
             dropped_log: DroppedLog::default(),
+            peer_log: PeerLog::default(),
+            mesh,
             cuts: Cuts::default(),
             last_id: Cell::new(0),
             queued_bytes: Rc::default(),

@@ -105,6 +105,9 @@ pub enum OpenError {
         /// Why and what to do, in the peer's words.
         message: Arc<str>,
     },
+    /// No encrypted connection could be made, and one in the clear is not allowed.
+    #[error("no encrypted connection: {0}")]
+    NotEncrypted(String),
     /// The peer's answer was malformed, or from another node.
     #[error("the answer cannot be used: {0}")]
     BadAnswer(String),

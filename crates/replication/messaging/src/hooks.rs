@@ -1,6 +1,7 @@
 //! [`Hooks`]: decisions that messaging takes from other parts of the node, and its notifications to
 //! them.
 
+use crate::security::Nearness;
 use internode::{Hello, Refusal};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -13,6 +14,9 @@ pub type Admission = Rc<dyn Fn(&Hello, SocketAddr) -> Result<(), Refusal>>;
 
 /// Returns true if connections to a peer are compressed.
 pub type Compressed = Rc<dyn Fn(HostId) -> bool>;
+
+/// Returns the place of a member relative to this node.
+pub type Places = Rc<dyn Fn(HostId) -> Nearness>;
 
 /// Failure of a connection to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,7 @@ type ClockMeasured = Rc<dyn Fn()>;
 pub struct Hooks {
     admission: RefCell<Option<Admission>>,
     compressed: RefCell<Option<Compressed>>,
+    places: RefCell<Option<Places>>,
     newer: RefCell<Option<NewerEpoch>>,
     link_failed: RefCell<Option<LinkFailed>>,
     clock_measured: RefCell<Option<ClockMeasured>>,
@@ -52,6 +57,11 @@ impl Hooks {
     /// [`crate::Settings::compression`] allows any; called when a connection is opened.
     pub fn compress_only(&self, to: Compressed) {
         *self.compressed.borrow_mut() = Some(to);
+    }
+
+    /// Looks up the places of peers with `places`; until then none is known.
+    pub fn place_peers(&self, places: Places) {
+        *self.places.borrow_mut() = Some(places);
     }
 
     /// Calls `hook` for each answer of a peer that knows a newer epoch; requests carry theirs to
@@ -78,6 +88,12 @@ impl Hooks {
         self.compressed.borrow().clone()
     }
 
+    /// Returns the place of a peer; that of a node that is joining is not known.
+    pub(crate) fn nearness(&self, host: HostId, joining: bool) -> Nearness {
+        let places = self.places.borrow().clone().filter(|_| !joining);
+        places.map_or(Nearness::Unknown, |places| places(host))
+    }
+
     pub(crate) fn newer_epoch(&self) -> Option<NewerEpoch> {
         self.newer.borrow().clone()
     }
@@ -94,6 +110,7 @@ impl Hooks {
     pub(crate) fn release(&self) {
         drop(self.admission.take());
         drop(self.compressed.take());
+        drop(self.places.take());
         drop(self.newer.take());
         drop(self.link_failed.take());
         drop(self.clock_measured.take());

@@ -6,11 +6,12 @@ use crate::dropped_log::{DroppedMessage, INTERVAL};
 use crate::env::Env;
 use crate::error::{MessagingError, OpenError};
 use crate::hooks::Hooks;
-use crate::inbound::{Handler, Inbounds};
+use crate::inbound::{Handler, Inbounds, StoragePort};
 use crate::io::first_of;
 use crate::mesh::MessagingMesh;
 use crate::outbound::{Client, Outbound, RequestFuture};
 use crate::peer::{Outgoing, Peer};
+use crate::security::Encryption;
 use crate::settings::Settings;
 use internode::{HelloAck, Identity, Verb};
 use rt::{Group, Rt};
@@ -39,7 +40,7 @@ impl Messaging {
         settings: Arc<Settings>,
         mesh: Arc<MessagingMesh>,
     ) -> Messaging {
-        let env = Rc::new(Env::new(rt, identity, settings));
+        let env = Rc::new(Env::new(rt, identity, settings, mesh.clone()));
         let hooks = Rc::new(Hooks::default());
         let outbound = Rc::new(Outbound::new(env.clone(), hooks.clone()));
         let inbounds = Rc::new(Inbounds::new(env.clone(), hooks.clone(), outbound.clone(), mesh));
@@ -78,7 +79,21 @@ impl Messaging {
     /// # Errors
     /// The address cannot be listened on.
     pub async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
-        self.inbounds.listen(address).await
+        self.inbounds.listen(address, StoragePort::Shared).await
+    }
+
+    /// Like [`Messaging::listen`], for a port on which only TLS is spoken (`ssl_storage_port`).
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub async fn listen_encrypted(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
+        self.inbounds.listen(address, StoragePort::Encrypted).await
+    }
+
+    /// Sets keys and rules for connections that are made and accepted from now on, on all shards of
+    /// the node. Existing connections stay.
+    pub fn set_encryption(&self, encryption: Encryption) {
+        self.env.mesh.encryption.publish(Arc::new(encryption));
     }
 
     /// Creates a sender of requests whose completions are passed to `handler`.

@@ -35,6 +35,9 @@ struct State {
     /// The frames in that; the first may be written in part.
     frames: VecDeque<Queued>,
     front_written: usize,
+    /// Bytes at the front of `bytes[written..]` that may have left although they were not reported
+    /// as written (`Stream::held_back`): their frame is begun.
+    held_back: usize,
     /// Positions in all bytes ever appended: the end, and the end of the bytes that the kernel
     /// took.
     end: u64,
@@ -75,6 +78,7 @@ impl Outbox {
             written: 0,
             frames: VecDeque::new(),
             front_written: 0,
+            held_back: 0,
             end: 0,
             handed: 0,
             encoder,
@@ -158,6 +162,7 @@ impl Outbox {
         let taken = conn.try_write(state.bytes.get(state.written..).unwrap_or_default())?;
         self.advance(&mut state, taken);
         let rest = state.bytes.len() - state.written;
+        state.held_back = if rest == 0 { 0 } else { conn.held_back() };
         drop(state);
         self.wake_room();
         Ok(if rest == 0 { Written::All } else { Written::Part })
@@ -171,6 +176,8 @@ impl Outbox {
         let most = if stdx::chaos!("messaging-short-piece") { 1 } else { PIECE_BYTES };
         let piece = rest.get(..most).unwrap_or(rest).to_vec();
         self.advance(&mut state, piece.len());
+        // The piece begins with them.
+        state.held_back = 0;
         // The other fields still count it as waiting.
         self.shared_bytes.set(self.shared_bytes.get() + piece.len());
         self.piece.set(piece.len());
@@ -241,6 +248,7 @@ impl Outbox {
             state.frames = VecDeque::new();
             state.written = 0;
             state.front_written = 0;
+            state.held_back = 0;
         }
         self.wake_writer();
         self.wake_room();
@@ -290,7 +298,7 @@ impl Outbox {
         state.since = now;
         let mut at = state.written;
         let mut kept = state.written;
-        let mut is_first_part = state.front_written > 0;
+        let mut is_first_part = state.front_written > 0 || state.held_back > 0;
         let mut lost = 0usize;
         let mut first_deadline = NEVER;
         let (bytes, front_written) = (&mut state.bytes, state.front_written);

@@ -25,6 +25,6 @@ pub use disk::{CrashKind, DataCall};
 pub use env::Env;
 pub use fs::{DiskControl, File, FileLock, OpenOptions};
 pub use link::{LinkOptions, NetworkControl};
-pub use net::{Conn, Listener, MovedConn};
+pub use net::{Conn, Listener, MovedConn, OnBegin};
 pub use state::{ProcessId, Shard, WorldOptions};
 pub use world::{Stuck, World};

@@ -4,6 +4,7 @@
 //! delays it, as TCP would retransmit it. A sender that gets no acknowledgement for too long aborts
 //! (`net`).
 
+use crate::net::OnBegin;
 use crate::state::{Core, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -142,6 +143,11 @@ pub struct NetworkControl {
 impl NetworkControl {
     pub(crate) fn new(core: &Rc<Core>) -> NetworkControl {
         NetworkControl { core: Rc::clone(core) }
+    }
+
+    /// Calls `hook` with the first bytes that each connecting side sends.
+    pub fn on_begin(&self, hook: OnBegin) {
+        self.core.state.borrow_mut().net.on_begin = Some(hook);
     }
 
     /// Resets all connections between `a` and `b`.

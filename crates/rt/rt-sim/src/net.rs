@@ -37,7 +37,16 @@ pub(crate) struct Network {
     moved: BTreeMap<u64, Weak<()>>,
     last_id: u64,
     ports: BTreeMap<String, u16>,
+    /// Sees the bytes that connections begin with.
+    pub(crate) on_begin: Option<OnBegin>,
 }
+
+/// Called with the addresses of the connecting and the accepting side of a connection, and the first bytes that the
+/// connecting one sends.
+pub type OnBegin = Rc<dyn Fn(SocketAddr, SocketAddr, &[u8])>;
+
+/// First byte of a TLS connection.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 struct Listening {
     process: ProcessId,
@@ -65,6 +74,10 @@ struct End {
     shut: bool,
     /// Bytes that this side sent and the peer has not read.
     unread_by_peer: usize,
+    /// The side that connects and has sent nothing yet.
+    is_beginning: bool,
+    /// The contents are encrypted with keys that differ from run to run: the trace has lengths only.
+    is_opaque: bool,
     readers: Vec<Waker>,
     writers: Vec<Waker>,
     /// When this side's last segment arrives: later ones do not overtake it.
@@ -477,6 +490,8 @@ impl Env {
             reset: false,
             shut: false,
             unread_by_peer: 0,
+            is_beginning: false,
+            is_opaque: false,
             readers: Vec::new(),
             writers: Vec::new(),
             last_arrival: now,
@@ -484,7 +499,8 @@ impl Env {
             silent_since: None,
             is_orphan: false,
         };
-        let near_end = end(self.process, &self.name, far, &name, local, address);
+        let mut near_end = end(self.process, &self.name, far, &name, local, address);
+        near_end.is_beginning = true;
         let far_end = end(process, &name, near, &self.name, address, local);
         state.net.ends.insert(near, near_end);
         state.net.ends.insert(far, far_end);
@@ -630,7 +646,7 @@ impl Conn {
             let start = into.len();
             into.extend(end.inbox.drain(..n));
             let peer = end.peer;
-            let hash = hash_bytes(into.get(start..).unwrap_or_default());
+            let hash = hash_of(end.is_opaque, into.get(start..).unwrap_or_default());
             state.note("recv", self.inner.id, hash);
             let writers = match state.net.ends.get_mut(&peer) {
                 Some(other) => {
@@ -689,7 +705,19 @@ impl Conn {
         }
         end.unread_by_peer += n;
         let data = bytes.get(..n).unwrap_or_default();
-        state.note("send", self.inner.id, hash_bytes(data));
+        let begins = std::mem::take(&mut end.is_beginning);
+        if begins && data.first() == Some(&TLS_HANDSHAKE) {
+            end.is_opaque = true;
+            let peer = end.peer;
+            if let Some(peer) = state.net.ends.get_mut(&peer) {
+                peer.is_opaque = true;
+            }
+        }
+        let is_opaque = state.net.ends.get(&self.inner.id).is_some_and(|end| end.is_opaque);
+        if let Some(on_begin) = state.net.on_begin.as_ref().filter(|_| begins) {
+            on_begin(self.inner.local, self.inner.peer, data);
+        }
+        state.note("send", self.inner.id, hash_of(is_opaque, data));
         send(state, self.inner.id, Segment::Data(data.to_vec()));
         Ok(n)
     }
@@ -752,6 +780,11 @@ impl Drop for ConnInner {
         state.note("close", self.id, 0);
         close(&mut state, self.id);
     }
+}
+
+/// Returns what the trace has of bytes on a connection.
+fn hash_of(is_opaque: bool, bytes: &[u8]) -> u64 {
+    if is_opaque { bytes.len() as u64 } else { hash_bytes(bytes) }
 }
 
 fn register(wakers: &mut Vec<Waker>, waker: &Waker) {

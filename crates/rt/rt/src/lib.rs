@@ -21,6 +21,7 @@ mod handle;
 mod machine;
 mod mesh;
 mod net;
+mod published;
 pub mod service;
 mod shared;
 pub mod sim;
@@ -37,6 +38,7 @@ pub use handle::{Rt, YieldIfDue};
 pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
 pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
 pub use net::{Conn, ListenOptions, Listener, MovedConn};
+pub use published::Published;
 pub use rt_native::counting::{Counting, held_bytes};
 pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions, prefetch};
 pub use small_file::{SmallContent, damaged};
@@ -44,7 +46,7 @@ pub use stdx::{Instant, IoError, IoErrorKind, ShardId, WallMicros};
 pub use stream::{Accepted, MovedStream, Stream};
 pub use timer::Elapsed;
 pub use tls_stream::is_handshake as is_tls_handshake;
-pub use tls_stream::{PlainText, TlsClient, TlsClock, TlsInfo, TlsServer};
+pub use tls_stream::{NotConnected, PlainText, TlsClient, TlsClock, TlsInfo, TlsServer};
 
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use rt_sim::{ProcessId, Shard};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex};
@@ -333,6 +333,12 @@ impl World {
     /// One-way delay from `from` to `to` in microseconds, instead of the world's.
     pub fn set_latency(&self, from: &str, to: &str, micros: Range<u64>) {
         self.world.network().set_latency(from, to, micros);
+    }
+
+    /// Calls `hook` with the addresses of the connecting and the accepting side of each connection,
+    /// and the first bytes that the connecting one sends.
+    pub fn on_begin(&self, hook: impl Fn(SocketAddr, SocketAddr, &[u8]) + 'static) {
+        self.world.network().on_begin(Rc::new(hook));
     }
 
     /// Delay, loss, bandwidth and resets from `from` to `to`.

@@ -14,7 +14,7 @@ use tls::rustls::pki_types::ServerName;
 use crate::handle::Rt;
 use crate::net::{Conn, MovedConn};
 use crate::tls_stream::{
-    self, MovedTls, PlainText, TlsClient, TlsInfo, TlsServer, TlsStream, is_handshake,
+    self, MovedTls, NotConnected, PlainText, TlsClient, TlsInfo, TlsServer, TlsStream, is_handshake,
 };
 
 /// A connection of this shard. Clones share it; it is closed with the last one. One task may read
@@ -97,13 +97,14 @@ impl Stream {
     ///
     /// # Errors
     /// The connection ended, or the handshake failed or was not completed by the deadline. It is closed.
+    /// Tells apart a server that does not speak TLS.
     pub async fn connect_tls(
         rt: &Rt,
         conn: Conn,
         tls: &TlsClient,
         name: ServerName<'static>,
         deadline: Instant,
-    ) -> Result<Stream, IoError> {
+    ) -> Result<Stream, NotConnected> {
         let stream = tls_stream::connect(rt, conn, tls, name, deadline).await?;
         Ok(Stream { inner: AnyStream::Tls(Rc::new(stream)) })
     }
@@ -147,6 +148,15 @@ impl Stream {
         match &self.inner {
             AnyStream::Plain(conn) => conn.try_write(bytes),
             AnyStream::Tls(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Bytes at the front of the next write that [`Stream::try_write`] did not report although they
+    /// may have left: the caller must write these bytes next. Always 0 in the clear.
+    pub fn held_back(&self) -> usize {
+        match &self.inner {
+            AnyStream::Plain(_) => 0,
+            AnyStream::Tls(stream) => stream.held_back(),
         }
     }
 

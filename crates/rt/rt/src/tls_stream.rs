@@ -27,6 +27,8 @@ use crate::net::{Conn, MovedConn};
 
 /// First byte of every record with which a TLS connection begins.
 const HANDSHAKE_RECORD: u8 = 0x16;
+/// First byte of a record that refuses a handshake.
+const ALERT_RECORD: u8 = 0x15;
 /// Most ciphertext of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
 /// Most bytes that are read to distinguish plain text from TLS.
@@ -74,6 +76,15 @@ pub struct TlsClient {
     pub clock: Arc<TlsClock>,
 }
 
+/// Why no TLS connection was made to a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotConnected {
+    /// The server closed the connection or answered something else: it does not speak TLS.
+    NotSpoken(IoError),
+    /// The connection broke, or one side refused the other.
+    Failed(IoError),
+}
+
 /// Policy for connections that begin without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainText {
@@ -103,6 +114,8 @@ pub struct TlsStream {
     /// Ciphertext that was read and not yet processed; the buffer is reused.
     received: RefCell<Vec<u8>>,
     writing: Cell<Writing>,
+    /// The first byte that the other side sent after this side began the handshake.
+    answer: Cell<Option<u8>>,
 }
 
 /// A TLS connection on its way to another shard.
@@ -186,20 +199,25 @@ pub(crate) async fn accept(
 /// Begins TLS on a connection to a server of this name.
 ///
 /// # Errors
-/// The connection ended, or the handshake failed or was not completed by the deadline.
+/// See [`NotConnected`].
 pub(crate) async fn connect(
     rt: &Rt,
     conn: Conn,
     tls: &TlsClient,
     name: ServerName<'static>,
     deadline: Instant,
-) -> Result<TlsStream, IoError> {
+) -> Result<TlsStream, NotConnected> {
     let session = ClientConnection::new(tls.config.clone(), name)
-        .map_err(|e| failed(&conn, IoErrorKind::Damaged, &e.to_string()))?;
+        .map_err(|e| NotConnected::Failed(failed(&conn, IoErrorKind::Damaged, &e.to_string())))?;
     let stream = TlsStream::new(conn, Connection::Client(session), Vec::new());
     tls.clock.set(rt.wall());
-    stream.shake_hands(rt, deadline).await?;
-    Ok(stream)
+    match stream.shake_hands(rt, deadline).await {
+        Ok(()) => Ok(stream),
+        Err(error) if stream.is_answered_otherwise(rt, &error, deadline) => {
+            Err(NotConnected::NotSpoken(error))
+        }
+        Err(error) => Err(NotConnected::Failed(error)),
+    }
 }
 
 fn failed(conn: &Conn, kind: IoErrorKind, detail: &str) -> IoError {
@@ -219,6 +237,16 @@ impl TlsStream {
             session: RefCell::new(session),
             received: RefCell::new(received),
             writing: Cell::new(Writing::Idle),
+            answer: Cell::new(None),
+        }
+    }
+
+    /// Returns true if a failed handshake shows that the server does not speak TLS: it closed the
+    /// connection without an answer, or answered something else.
+    fn is_answered_otherwise(&self, rt: &Rt, error: &IoError, deadline: Instant) -> bool {
+        match self.answer.get() {
+            Some(first) => !matches!(first, HANDSHAKE_RECORD | ALERT_RECORD),
+            None => error.kind == IoErrorKind::Disconnected && rt.now() < deadline,
         }
     }
 
@@ -246,6 +274,9 @@ impl TlsStream {
             let mut room = Room::take(&self.received);
             if self.conn.read(&mut room.bytes, READ_BYTES_MAX).await? == 0 {
                 return Err(failed(&self.conn, IoErrorKind::Disconnected, "the peer closed"));
+            }
+            if self.answer.get().is_none() {
+                self.answer.set(room.bytes.first().copied());
             }
         }
     }
@@ -346,6 +377,11 @@ impl TlsStream {
         Ok(done)
     }
 
+    /// See [`crate::Stream::held_back`].
+    pub(crate) fn held_back(&self) -> usize {
+        self.session.borrow().ahead
+    }
+
     /// Sends as much ciphertext as the socket accepts; returns true if none is left.
     fn flush(&self, session: &mut Session) -> Result<bool, IoError> {
         match self.writing.get() {
@@ -442,6 +478,7 @@ impl TlsStream {
             session: RefCell::new(moved.session),
             received: RefCell::new(moved.received),
             writing: Cell::new(Writing::Idle),
+            answer: Cell::new(None),
         })
     }
 }

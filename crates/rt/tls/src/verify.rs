@@ -1,13 +1,14 @@
 //! Trust in certificates: by a chain to an authority, or by the certificate itself.
 //!
 //! Like in Java, a certificate that is itself in the trust store is trusted. rustls alone rejects one that may also
-//! sign others, such as those of `openssl req -x509`. For servers this needs [`HostNames::Ignored`].
+//! sign others, such as those of `openssl req -x509`.
 
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
@@ -151,11 +152,15 @@ impl ServerCertVerifier for ServerVerifier {
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
             )
         );
-        let ignores_names = self.host_names == HostNames::Ignored;
-        if ignores_names && (is_name || self.pinned.accepts(end_entity, &error, now)) {
-            return Ok(ServerCertVerified::assertion());
+        let is_trusted = is_name || self.pinned.accepts(end_entity, &error, now);
+        match self.host_names {
+            HostNames::Ignored if is_trusted => Ok(ServerCertVerified::assertion()),
+            HostNames::Compared if is_trusted && !is_name => {
+                let leaf = ParsedCertificate::try_from(end_entity)?;
+                verify_server_name(&leaf, server_name).map(|()| ServerCertVerified::assertion())
+            }
+            _ => Err(error),
         }
-        Err(error)
     }
 
     fn verify_tls12_signature(

@@ -127,7 +127,6 @@ fn settings_of_caches_that_are_not_there_are_named_when_they_ask_for_something()
 #[test]
 fn a_setting_that_asks_for_protection_stops_the_start() {
     for text in [
-        "server_encryption_options:\n  internode_encryption: all\n",
         "authenticator: MutualTlsAuthenticator\n",
         "authenticator:\n  class_name: com.example.LdapAuthenticator\n",
         "authorizer: LdapAuthorizer\n",
@@ -169,6 +168,55 @@ fn wrong_keys_of_encryption_are_named_with_their_lines_and_without_secrets() {
         assert!(errors.contains(line), "{line}: {errors}");
     }
     assert!(!errors.contains("hidden"), "{errors}");
+}
+
+#[test]
+fn encryption_between_nodes_is_checked_as_a_whole() {
+    let keys = "server_encryption_options: {internode_encryption: all, require_client_auth: true";
+    let spiffe = "internode_authenticator: {class_name: MutualTlsInternodeAuthenticator, parameters: \
+                  {validator_class_name: SpiffeCertificateValidator}}\n";
+    for text in [
+        format!("{keys}}}\n{spiffe}"),
+        format!("{keys}, legacy_ssl_storage_port_enabled: true}}\nssl_storage_port: 7005\n"),
+        "server_encryption_options: {internode_encryption: none}\nssl_storage_port: 7000\n"
+            .to_owned(),
+        "server_encryption_options: {internode_encryption: transitional}\n".to_owned(),
+        "internode_authenticator: org.apache.cassandra.auth.AllowAllInternodeAuthenticator\n"
+            .to_owned(),
+    ] {
+        let loaded = yaml(&text).unwrap_or_else(|errors| panic!("{text}: {errors}"));
+        assert!(loaded.warnings.is_empty(), "{text}: {:?}", loaded.warnings);
+    }
+    for (text, expected) in [
+        (
+            spiffe.to_owned(),
+            "requires server_encryption_options.internode_encryption to be enabled",
+        ),
+        (
+            format!("server_encryption_options: {{internode_encryption: all}}\n{spiffe}"),
+            "server_encryption_options.require_client_auth to be true",
+        ),
+        (
+            "server_encryption_options: {legacy_ssl_storage_port_enabled: true}\n".to_owned(),
+            "Enable encryption or disable the legacy ssl storage port",
+        ),
+        (
+            format!("{keys}, legacy_ssl_storage_port_enabled: true}}\nssl_storage_port: 7000\n"),
+            "\"ssl_storage_port\": is 7000, as is \"storage_port\"",
+        ),
+        (
+            "server_encryption_options:\n  internode_encryption: all\n  keystore_pasword: x\n"
+                .to_owned(),
+            "cassandra.yaml:3: \"server_encryption_options.keystore_pasword\" expects",
+        ),
+        (
+            "internode_authenticator: Ldap\n".to_owned(),
+            "\"internode_authenticator\" expects AllowAll",
+        ),
+    ] {
+        let error = yaml(&text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
 }
 
 #[test]

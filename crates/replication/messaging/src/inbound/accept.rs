@@ -1,14 +1,16 @@
 //! Shard 0: listening, handshakes of accepted connections, handing connections to their shards.
 
 use super::Inbounds;
+use super::encrypted::{StoragePort, admit, begin, note_unexpected_tls};
 use crate::io::{READ_BYTES_MAX, first_of};
 use crate::mesh::Adopt;
+use internode::hello::Stranger;
 use internode::{Agreement, Handshake, HandshakeError, Hello, Lane, Refusal, judge};
-use rt::{Group, ListenOptions, Stream};
+use rt::{Accepted, Group, ListenOptions, Stream};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use stdx::{IoError, IoErrorKind};
+use stdx::{Instant, IoError, IoErrorKind};
 
 /// Longest pause after a connection could not be accepted.
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -17,6 +19,7 @@ impl Inbounds {
     pub(crate) async fn listen(
         self: &Rc<Self>,
         address: SocketAddr,
+        port: StoragePort,
     ) -> Result<SocketAddr, IoError> {
         let listener = self.env.rt.listen(address, ListenOptions::default()).await?;
         let local = listener.local_addr();
@@ -31,7 +34,7 @@ impl Inbounds {
                     None => {}
                     Some(Ok(conn)) => {
                         pause = Duration::from_millis(1);
-                        inbounds.greet(Stream::plain(conn));
+                        inbounds.greet(Stream::plain(conn), port);
                     }
                     Some(Err(error)) if error.kind == IoErrorKind::Stopping => break,
                     Some(Err(error)) => {
@@ -49,7 +52,7 @@ impl Inbounds {
     }
 
     /// Starts the handshake of an accepted connection.
-    fn greet(self: &Rc<Self>, conn: Stream) {
+    fn greet(self: &Rc<Self>, conn: Stream, port: StoragePort) {
         if self.handshakes.get() >= self.env.settings.handshakes_max {
             self.env.counters.refused.inc();
             tracing::debug!(peer = %conn.peer_addr(), "connection closed: too many handshakes");
@@ -62,7 +65,7 @@ impl Inbounds {
             let env = &inbounds.env;
             let deadline = env.rt.now() + env.settings.connect_timeout;
             let peer = conn.peer_addr();
-            let greeting = env.rt.timeout(deadline, inbounds.shake_hands(conn));
+            let greeting = env.rt.timeout(deadline, inbounds.shake_hands(conn, port, deadline));
             let ended = async {
                 while !env.ended.get() {
                     env.changed.notified().await;
@@ -79,11 +82,19 @@ impl Inbounds {
         }
     }
 
-    async fn shake_hands(self: &Rc<Self>, conn: Stream) {
+    async fn shake_hands(self: &Rc<Self>, conn: Stream, port: StoragePort, deadline: Instant) {
         let peer = conn.peer_addr();
-        let (hello, rest) = match self.read_hello(&conn).await {
+        let Some(Accepted { stream: conn, received }) = begin(&self.env, conn, deadline).await
+        else {
+            return;
+        };
+        let (hello, rest) = match self.read_hello(&conn, received).await {
             Ok(Some(read)) => read,
             Ok(None) => return conn.shutdown(),
+            Err(HandshakeError::NotInternode(Stranger::Tls)) => {
+                note_unexpected_tls(&self.env, peer);
+                return self.refuse(&conn, None).await;
+            }
             Err(error) => {
                 tracing::warn!(%peer, %error, "connection refused");
                 // Only a peer gets an answer; another program could not decode it.
@@ -92,6 +103,9 @@ impl Inbounds {
                 return self.refuse(&conn, refusal.as_ref()).await;
             }
         };
+        if let Err(refusal) = admit(&self.env, &self.hooks, &conn, &hello, port) {
+            return self.refuse(&conn, Some(&refusal)).await;
+        }
         match self.decide(&hello, peer) {
             Err(refusal) => {
                 tracing::info!(%peer, host = %hello.from, %refusal, "connection refused");
@@ -108,23 +122,26 @@ impl Inbounds {
         }
     }
 
-    /// Reads the HELLO and the bytes received after it; `None` when the connection ended first.
-    async fn read_hello(&self, conn: &Stream) -> Result<Option<(Hello, Vec<u8>)>, HandshakeError> {
-        let mut bytes = Vec::new();
+    /// Reads the HELLO, of which `bytes` were received already, and the bytes received after it; `None` when the
+    /// connection ended first.
+    async fn read_hello(
+        &self,
+        conn: &Stream,
+        mut bytes: Vec<u8>,
+    ) -> Result<Option<(Hello, Vec<u8>)>, HandshakeError> {
         loop {
-            match conn.read(&mut bytes, READ_BYTES_MAX).await {
-                Ok(0) | Err(_) => return Ok(None),
-                Ok(_) => {}
-            }
-            match Handshake::decode(&bytes)? {
-                None => {}
+            let decoded = if bytes.is_empty() { None } else { Handshake::decode(&bytes)? };
+            match decoded {
+                None => match conn.read(&mut bytes, READ_BYTES_MAX).await {
+                    Ok(0) | Err(_) => return Ok(None),
+                    Ok(_) => {}
+                },
                 Some((Handshake::Hello(hello), length)) => {
                     bytes.drain(..length);
                     return Ok(Some((hello, bytes)));
                 }
                 Some((Handshake::Ack(_) | Handshake::Refused(_), _)) => {
-                    let stranger = internode::hello::Stranger::Unknown;
-                    return Err(HandshakeError::NotInternode(stranger));
+                    return Err(HandshakeError::NotInternode(Stranger::Unknown));
                 }
             }
         }

@@ -2,10 +2,12 @@
 
 mod accept;
 mod connection;
+mod encrypted;
 mod responder;
 mod serve;
 
 pub(crate) use connection::Inbound;
+pub(crate) use encrypted::StoragePort;
 pub use responder::{Handler, Request, Responder};
 
 use crate::env::Env;

@@ -3,11 +3,14 @@
 use super::Outbound;
 use crate::error::OpenError;
 use crate::io::{READ_BYTES_MAX, first_of};
+use crate::peer_log::Event;
+use crate::security::{Making, Nearness};
 use internode::{Features, Handshake, Hello, HelloAck, Lane};
-use rt::Stream;
+use rt::{NotConnected, Stream};
 use std::net::SocketAddr;
 use std::pin::pin;
-use stdx::{HostId, ShardId};
+use stdx::{HostId, Instant, IoError, IoErrorKind, ShardId};
+use tls::rustls::pki_types::ServerName;
 
 impl Outbound {
     pub(crate) async fn discover(&self, address: SocketAddr) -> Result<HelloAck, OpenError> {
@@ -51,6 +54,53 @@ impl Outbound {
         }
     }
 
+    /// Connects, with TLS where the policy says so.
+    async fn connect(
+        &self,
+        address: SocketAddr,
+        hello: &Hello,
+        deadline: Instant,
+    ) -> Result<Stream, OpenError> {
+        let rt = &self.env.rt;
+        let encryption = self.env.mesh.encryption.latest();
+        let making = encryption.as_ref().map_or(Making::Plain, |encryption| {
+            let place = hello.to.map(|to| self.hooks.nearness(to, hello.joining));
+            encryption.policy.outgoing(place.unwrap_or(Nearness::Unknown))
+        });
+        let conn = rt.connect(address).await?;
+        if making == Making::Plain {
+            return Ok(Stream::plain(conn));
+        }
+        let Some(tls) = encryption.as_ref().and_then(|encryption| encryption.client.as_ref())
+        else {
+            stdx::invariant!(false, "INV-messaging-4: encryption without keys of own connections");
+            return Err(OpenError::NotEncrypted("no keys".to_owned()));
+        };
+        let name = ServerName::IpAddress(address.ip().to_canonical().into());
+        match Stream::connect_tls(rt, conn, tls, name, deadline).await {
+            Ok(stream) => {
+                self.env.counters.encryption.made.inc();
+                Ok(stream)
+            }
+            Err(NotConnected::NotSpoken(_)) if making == Making::EncryptedIfSpoken => {
+                stdx::reached!("messaging-clear-fallback");
+                self.env.counters.encryption.made_in_the_clear.inc();
+                if self.env.peer_log.note(rt.now(), address.ip(), Event::MadeInTheClear).is_some() {
+                    tracing::warn!(peer = %address,
+                        "connected to a peer in the clear: it does not speak TLS, and optional in \
+                         server_encryption_options allows that");
+                }
+                Ok(Stream::plain(rt.connect(address).await?))
+            }
+            Err(NotConnected::NotSpoken(error)) => {
+                let remedy =
+                    "the peer does not speak TLS: set keystore in its server_encryption_options";
+                Err(OpenError::NotEncrypted(format!("{remedy} ({})", error.detail)))
+            }
+            Err(NotConnected::Failed(error)) => Err(OpenError::NotEncrypted(error.to_string())),
+        }
+    }
+
     /// Connects and shakes hands. Also returns the bytes received after the answer.
     pub(crate) async fn open(
         &self,
@@ -60,13 +110,14 @@ impl Outbound {
         let deadline = self.env.rt.now() + self.env.settings.connect_timeout;
         let opening = async {
             self.env.cuts.passable(address.ip()).await;
-            let conn = Stream::plain(self.env.rt.connect(address).await?);
+            let conn = self.connect(address, &hello, deadline).await?;
             let mut bytes = Vec::new();
             Handshake::Hello(hello.clone()).encode(&mut bytes);
             conn.write_all(&bytes).await?;
             bytes.clear();
             loop {
-                if conn.read(&mut bytes, READ_BYTES_MAX).await? == 0 {
+                let read = conn.read(&mut bytes, READ_BYTES_MAX).await;
+                if read.map_err(|error| broken(&conn, error))? == 0 {
                     return Err(OpenError::Closed);
                 }
                 let bad = |e: &dyn std::fmt::Display| OpenError::BadAnswer(e.to_string());
@@ -88,5 +139,13 @@ impl Outbound {
             }
         };
         self.env.rt.timeout(deadline, opening).await.unwrap_or(Err(OpenError::Timeout))
+    }
+}
+
+/// With TLS 1.3 a peer refuses this node's certificate after the handshake is complete here.
+fn broken(conn: &Stream, error: IoError) -> OpenError {
+    match conn.tls() {
+        Some(_) if error.kind == IoErrorKind::Damaged => OpenError::NotEncrypted(error.to_string()),
+        _ => OpenError::Io(error),
     }
 }

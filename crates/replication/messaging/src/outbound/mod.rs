@@ -46,6 +46,8 @@ pub(crate) struct Route {
 #[derive(Clone)]
 pub(crate) enum Failure {
     Cause(Arc<str>),
+    /// Like `Cause`; an operator has to look after it.
+    NotEncrypted(Arc<str>),
     Refused(internode::RefusalCode, Arc<str>),
 }
 
@@ -63,13 +65,14 @@ impl Failure {
     pub(crate) fn of(error: &OpenError) -> Failure {
         match error {
             OpenError::Refused { code, message } => Failure::Refused(*code, message.clone()),
+            OpenError::NotEncrypted(_) => Failure::NotEncrypted(error.to_string().into()),
             other => Failure::Cause(other.to_string().into()),
         }
     }
 
     pub(crate) fn as_error(&self, host: HostId, retry_in: Duration) -> MessagingError {
         match self {
-            Failure::Cause(cause) => {
+            Failure::Cause(cause) | Failure::NotEncrypted(cause) => {
                 MessagingError::Unreachable { host, retry_in, cause: cause.clone() }
             }
             Failure::Refused(code, message) => {
@@ -230,6 +233,9 @@ impl Outbound {
                     tracing::warn!(%peer, %host, ?code, %message, "refused by a peer");
                 }
                 Failure::Cause(cause) => tracing::info!(%peer, %host, %cause, "peer unreachable"),
+                Failure::NotEncrypted(cause) => {
+                    tracing::warn!(%peer, %host, %cause, "peer unreachable");
+                }
             }
         }
         route.failures = route.failures.saturating_add(1);

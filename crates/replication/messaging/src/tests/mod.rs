@@ -6,6 +6,7 @@
 mod bounds;
 mod cut;
 mod directed;
+mod encryption;
 mod faults;
 mod handshakes;
 mod harness;
