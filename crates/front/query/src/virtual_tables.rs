@@ -1,7 +1,7 @@
 //! Tables that are computed when they are read: their rows through the same gate as stored ones.
 //! Partitions come in the order of their keys, as in Cassandra's virtual tables.
 //!
-//! Owns: selecting the computed rows of a read command, and the rows of `system_views.clients`.
+//! Owns: selecting the computed rows of a read command.
 //! Rows that need other parts of the node come from a [`VirtualSource`].
 
 use crate::executor::Executor;
