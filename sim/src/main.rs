@@ -21,6 +21,7 @@ mod inverted;
 mod large;
 mod leaks;
 mod logging;
+mod lost_log;
 mod lwt;
 #[cfg(test)]
 mod metadata;
@@ -120,6 +121,7 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
         code("truncations", 20, 2, truncations::plan, truncations::run),
         code("schema_tables", 18, 1, schema_tables::plan, schema_tables::run),
         code("small_files", 24, 2, small_files::plan, small_files::run),
+        code("lost_log", 24, 1, lost_log::plan, lost_log::run),
         code("outrun", 6, 3, outrun::plan, outrun::run),
         code("wild_clock", 6, 3, wild_clock::plan, wild_clock::run),
     ];

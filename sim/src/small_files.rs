@@ -72,9 +72,21 @@ fn verdict(path: &str, damage: Damage, start: &Start) -> Result<(), String> {
     }
 }
 
+/// A list of segments is removed at a clean stop, and after that the mark of the log's directory is not needed.
 fn is_optional(name: &str) -> bool {
-    name.starts_with("saved_caches/") || name.starts_with("metadata/received-")
+    name.starts_with("saved_caches/")
+        || name.starts_with("metadata/received-")
+        || is_list_of_segments(name)
+        || name == LOG_MARK
 }
+
+fn is_list_of_segments(name: &str) -> bool {
+    let list = name.strip_prefix("metadata/commitlog/");
+    list.is_some_and(|list| list.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+/// Whose log the directory of the commit log holds.
+const LOG_MARK: &str = "commitlog/helenus-log-directory";
 
 /// Returns true if a path of the disk is a small durable file of this node.
 fn is_small_file(path: &str) -> bool {
@@ -87,6 +99,7 @@ fn is_small_file(path: &str) -> bool {
         || name.starts_with("counter-id-")
         || name == "data-directories"
         || name == "repair_history"
+        || name == LOG_MARK
 }
 
 /// Warnings and errors of simulated nodes.
@@ -425,8 +438,7 @@ mod tests {
             let is_right = bytes.ends_with(check.as_bytes());
             return if is_right { Ok(Some(kind)) } else { Err("its checksum is wrong".to_owned()) };
         }
-        let is_mark =
-            file == ".lock" || file == "helenus-data" || name.starts_with("metadata/cleanup/");
+        let is_mark = file == ".lock" || name.starts_with("metadata/cleanup/");
         // Cassandra's own beside a snapshot.
         let is_of_snapshot =
             name.contains("/snapshots/") && matches!(file, "manifest.json" | "schema.cql");

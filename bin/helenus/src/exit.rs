@@ -5,6 +5,7 @@ use membership::log::OpenError;
 use node::{StartError, TakeoverError, TopologyError};
 use stdx::{IoError, IoErrorKind};
 use store::StoreError;
+use store::commitlog::LogError;
 
 pub use tool_io::exit::{DAMAGED, FAILED, IN_USE, LISTEN, OK, USAGE};
 
@@ -27,7 +28,11 @@ pub fn of_start(error: &StartError) -> u8 {
         StartError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | StartError::Submit(SubmitError::Rejected(_))
         | StartError::Store { error: StoreError::Corrupt { .. }, .. }
-        | StartError::DataDirectory(_) => DAMAGED,
+        | StartError::DataDirectory(_)
+        | StartError::OtherDataDirectory(_)
+        | StartError::LeftOut { .. } => DAMAGED,
+        StartError::CommitLog(LogError::OtherNode { .. }) => USAGE,
+        StartError::CommitLog(_) => DAMAGED,
         StartError::Topology(error) => of_topology(error),
         StartError::Listen { .. } => LISTEN,
         StartError::Io(error) | StartError::Import(TakeoverError::Io(error)) => of_io(error),
@@ -76,5 +81,11 @@ mod tests {
         assert_eq!(of_start(&TopologyError::Identity { path, what }.into()), DAMAGED);
         let damaged = rt::damaged("metadata/run", "checksum mismatch");
         assert_eq!(of_start(&StartError::Io(damaged)), DAMAGED);
+        let (directory, what) = ("d".to_owned(), "is empty".to_owned());
+        let lost = LogError::Directory { directory, what, last: None, accept: 1 };
+        assert_eq!(of_start(&StartError::CommitLog(lost)), DAMAGED);
+        let (directory, host, own) = ("d".to_owned(), "h".to_owned(), "o".to_owned());
+        let other = LogError::OtherNode { directory, host, own };
+        assert_eq!(of_start(&StartError::CommitLog(other)), USAGE);
     }
 }

@@ -13,7 +13,7 @@ use admin::model::{
 };
 use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
 use cluster::AuthChange;
-use conf::{DataRate, DataSize, Options};
+use conf::Options;
 use coordinator::Coordinator;
 use cql_server::{CqlServer, PortEncryption};
 use membership::Membership;
@@ -32,6 +32,7 @@ use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing::{self, RepairedParts};
 use crate::disk_usage;
 use crate::encryption::follow::KeyFollower;
+use crate::live_settings;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 use crate::upkeep::unless_gone;
@@ -162,6 +163,14 @@ impl Actions {
 }
 
 impl Actions {
+    /// Carries a command out, and records the setting that it changed.
+    async fn command(&self, action: ClusterAction) -> Result<(), ActionError> {
+        let recorded = action.clone();
+        self.carry_out_command(action).await?;
+        live_settings::record(&mut self.live.borrow_mut(), &recorded);
+        Ok(())
+    }
+
     /// Carries a command out: of the whole node, of its storage, or of its cluster.
     async fn carry_out_command(&self, action: ClusterAction) -> Result<(), ActionError> {
         match action {
@@ -199,7 +208,6 @@ impl Actions {
         let store = &self.store;
         match action {
             ClusterAction::SetCompactionThroughput { bytes_per_second } => {
-                self.live.borrow_mut().compaction_throughput = DataRate(bytes_per_second);
                 let share = bytes_per_second / u64::from(shards);
                 // A small limit is not none.
                 store.compactor().set_compaction_throughput(share.max(bytes_per_second.min(1)));
@@ -226,7 +234,6 @@ impl Actions {
             }
             ClusterAction::SetBatchlogThrottle { kib_per_second } => {
                 let bytes = kib_per_second.saturating_mul(1024);
-                self.live.borrow_mut().batchlog_replay_throttle = DataSize(bytes);
                 self.coordinator.batches().set_batch_replay_throttle(bytes);
             }
             ClusterAction::SetIncrementalBackups { enabled } => {
@@ -255,6 +262,8 @@ impl Actions {
             return match action {
                 // It owns everything.
                 ClusterAction::Cleanup { .. } => Ok(()),
+                // Nothing is sent to others.
+                setting if live_settings::is_between_nodes(&setting) => Ok(()),
                 other => Err(ActionError::Unsupported(other.name())),
             };
         };
@@ -593,7 +602,7 @@ impl ShardActions for Actions {
 
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {
         let this = self.clone();
-        Box::pin(async move { this.carry_out_command(action).await })
+        Box::pin(async move { this.command(action).await })
     }
 }
 

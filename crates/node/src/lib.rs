@@ -19,6 +19,7 @@ pub mod boot;
 mod bug_log;
 mod cidr;
 mod cluster;
+mod commit_log;
 mod counter_id;
 mod disk_usage;
 mod disks;
@@ -33,6 +34,7 @@ mod open;
 pub mod parts;
 pub mod policy;
 pub mod reload;
+mod remedies;
 mod serving;
 mod shard;
 mod small_files;
@@ -48,6 +50,7 @@ use admin::Commander;
 use conf::Options;
 use rt::{Machine, NodeSpec, Running, Stopper};
 use stdx::IoError;
+use store::commitlog::LogError;
 
 pub use coordinator::PageLimit;
 pub use request::WindowSettings;
@@ -68,6 +71,27 @@ pub enum StartError {
          it had is lost, make an empty file of that name there, start the node and repair it"
     )]
     DataDirectory(String),
+    /// A data directory has the mark of another one.
+    #[error(
+        "{0} is not the data directory that it was before: its file helenus-data names another one; mount the right \
+         disk there. If what the directory had is lost, make helenus-data an empty file, start the node and repair it"
+    )]
+    OtherDataDirectory(String),
+    /// A data directory of an earlier start is not configured any more.
+    #[error(
+        "{directory} was a data directory before and is not in data_file_directories, and it may hold SSTables: add it \
+         again, or move its directories of keyspaces into another data directory. If what it had is lost, remove \
+         {list}, start the node and repair it"
+    )]
+    LeftOut {
+        /// The directory.
+        directory: String,
+        /// The list of directories in the work directory.
+        list: String,
+    },
+    /// The commit log's directory does not hold the log of the last run, or that of another node.
+    #[error(transparent)]
+    CommitLog(LogError),
     /// The metadata log cannot be used.
     #[error("cannot open the metadata log: {0}")]
     Metadata(#[from] membership::log::OpenError),
@@ -167,6 +191,15 @@ pub enum StartError {
     /// A service of the node ended unexpectedly.
     #[error(transparent)]
     Service(#[from] rt::service::ServiceFailure),
+}
+
+impl From<LogError> for StartError {
+    fn from(error: LogError) -> StartError {
+        match error {
+            LogError::Io(error) => StartError::Io(error),
+            error => StartError::CommitLog(error),
+        }
+    }
 }
 
 #[expect(

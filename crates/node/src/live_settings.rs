@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use admin::ActionError;
+use admin::{ActionError, ClusterAction};
+use conf::{DataRate, DataSize, Options};
 
 use crate::actions::Actions;
 
@@ -55,6 +56,61 @@ fn checked_column_index(bytes: u64) -> Result<u64, ActionError> {
     }
 }
 
+/// Records the setting that a command changed, so that `system_views.settings` shows the value in force.
+/// Commands that change no setting, or one that [`Actions::set_setting`] records, are ignored.
+pub(crate) fn record(live: &mut Options, action: &ClusterAction) {
+    match action {
+        ClusterAction::SetHintedHandoff { enabled } => live.hinted_handoff_enabled = *enabled,
+        ClusterAction::SetHintsForDatacenter { datacenter, enabled } => {
+            let disabled = &mut live.hinted_handoff_disabled_datacenters;
+            disabled.retain(|name| name != datacenter);
+            if !enabled {
+                disabled.push(datacenter.clone());
+            }
+        }
+        ClusterAction::SetHintThrottle { kib_per_second } => {
+            live.hinted_handoff_throttle = DataSize(kib_per_second.saturating_mul(1024));
+        }
+        ClusterAction::SetHintWindow { millis } => {
+            live.max_hint_window = Duration::from_millis(*millis);
+        }
+        ClusterAction::SetStreamThroughput { bytes_per_second } => {
+            live.stream_throughput_outbound = DataRate(*bytes_per_second);
+        }
+        ClusterAction::SetInterDcStreamThroughput { bytes_per_second } => {
+            live.inter_dc_stream_throughput_outbound = DataRate(*bytes_per_second);
+        }
+        ClusterAction::SetCompactionThroughput { bytes_per_second } => {
+            live.compaction_throughput = DataRate(*bytes_per_second);
+        }
+        ClusterAction::SetConcurrentCompactors { count } => {
+            live.concurrent_compactors = Some(*count);
+        }
+        ClusterAction::SetIncrementalBackups { enabled } => live.incremental_backups = *enabled,
+        ClusterAction::SetRowCacheCapacity { bytes } => live.row_cache_size = DataSize(*bytes),
+        ClusterAction::SetCounterCacheCapacity { bytes } => {
+            live.counter_cache_size = Some(DataSize(*bytes));
+        }
+        ClusterAction::SetBatchlogThrottle { kib_per_second } => {
+            live.batchlog_replay_throttle = DataSize(kib_per_second.saturating_mul(1024));
+        }
+        _ => {}
+    }
+}
+
+/// Returns true if a command changes only a setting between nodes: a node without others records it.
+pub(crate) fn is_between_nodes(action: &ClusterAction) -> bool {
+    matches!(
+        action,
+        ClusterAction::SetHintedHandoff { .. }
+            | ClusterAction::SetHintsForDatacenter { .. }
+            | ClusterAction::SetHintThrottle { .. }
+            | ClusterAction::SetHintWindow { .. }
+            | ClusterAction::SetStreamThroughput { .. }
+            | ClusterAction::SetInterDcStreamThroughput { .. }
+    )
+}
+
 impl Actions {
     /// Changes a setting on this shard for what begins from now on.
     ///
@@ -67,12 +123,20 @@ impl Actions {
         let keys = || number().map(|keys| usize::try_from(keys).unwrap_or(usize::MAX));
         match name {
             "column_index_size" => {
-                self.store.env().live().set_column_index_bytes(checked_column_index(number()?)?)
+                let bytes = checked_column_index(number()?)?;
+                self.store.env().live().set_column_index_bytes(bytes);
+                self.live.borrow_mut().column_index_size = Some(DataSize(bytes));
             }
             "counter_cache_keys_to_save" => {
-                self.store.env().live().set_counter_cache_keys_to_save(keys()?)
+                self.store.env().live().set_counter_cache_keys_to_save(keys()?);
+                let count = u32::try_from(number()?).unwrap_or(u32::MAX);
+                self.live.borrow_mut().counter_cache_keys_to_save = count;
             }
-            "row_cache_keys_to_save" => self.store.env().live().set_row_cache_keys_to_save(keys()?),
+            "row_cache_keys_to_save" => {
+                self.store.env().live().set_row_cache_keys_to_save(keys()?);
+                let count = u32::try_from(number()?).unwrap_or(u32::MAX);
+                self.live.borrow_mut().row_cache_keys_to_save = count;
+            }
             "default_keyspace_rf" => {
                 let factor = value.parse().map_err(|_| wrong())?;
                 let mut live = self.live.borrow_mut();
@@ -127,6 +191,37 @@ mod tests {
         assert_eq!(error(0, -1, -1), "default_keyspace_rf cannot be less than 1");
         assert!(error(2, 3, -1).contains("minimum_replication_factor_fail_threshold (3)"));
         assert!(error(5, -1, 4).contains("maximum_replication_factor_fail_threshold (4)"));
+    }
+
+    #[test]
+    fn a_command_changes_the_setting_that_is_shown() {
+        let mut live = Options::default();
+        let datacenter = "dc2".to_owned();
+        for (action, name, shown) in [
+            (ClusterAction::SetHintWindow { millis: 60_000 }, "max_hint_window", "1m"),
+            (ClusterAction::SetHintedHandoff { enabled: false }, "hinted_handoff_enabled", "false"),
+            (
+                ClusterAction::SetHintThrottle { kib_per_second: 512 },
+                "hinted_handoff_throttle",
+                "512KiB",
+            ),
+            (
+                ClusterAction::SetHintsForDatacenter { datacenter, enabled: false },
+                "hinted_handoff_disabled_datacenters",
+                "dc2",
+            ),
+            (ClusterAction::SetConcurrentCompactors { count: 7 }, "concurrent_compactors", "7"),
+            (ClusterAction::SetIncrementalBackups { enabled: true }, "incremental_backups", "true"),
+            (ClusterAction::SetRowCacheCapacity { bytes: 1 << 20 }, "row_cache_size", "1MiB"),
+            (
+                ClusterAction::SetStreamThroughput { bytes_per_second: 5 << 20 },
+                "stream_throughput_outbound",
+                "5MiB/s",
+            ),
+        ] {
+            record(&mut live, &action);
+            assert_eq!(live.render(name).as_deref(), Some(shown), "{name}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::cluster::{network, place};
 use crate::encryption::nodes::{self, NodeKeys};
 use crate::encryption::{self, ClientKeys};
 use crate::small_files::{self, SmallFiles};
-use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, parts};
+use crate::{StartError, archiving, commit_log, disk_usage, disks, dropped, first_role, parts};
 
 /// Shard 0's result of opening the work directory.
 pub(crate) struct Opened {
@@ -72,12 +72,11 @@ pub(crate) async fn open(
         Err(error) => return Err(error.into()),
     };
     let files = small_files::check(rt, &work_dir).await?;
-    disks::check(&fs, &work_dir, &options.data_directories(), &files).await?;
+    disks::check(rt, &work_dir, &options.data_directories(), &files).await?;
     for (path, why) in store::damaged_saved_caches(&fs, &options.saved_caches_directory()).await {
         tracing::warn!(path, why, "a saved cache is ignored and will be rewritten");
     }
     disk_usage::check_max_size(&fs, options).await.map_err(StartError::Setting)?;
-    fs.create_dir_all(&options.commitlog_directory()).await?;
     let known = identity::read(&fs, &work_dir).await?;
     let place = place::find(&fs, options).await?;
     let default_compaction = parts::default_compaction(options)?;
@@ -110,6 +109,10 @@ pub(crate) async fn open(
     };
     let (snapshot, run, log, messaging) = match opened.snapshot {
         Some(snapshot) => {
+            let host = start.known.map_or(snapshot.local.host_id, |known| known.host_id);
+            if snapshot.local.cluster_name == options.cluster_name {
+                commit_log::check(rt, options, host).await?;
+            }
             let mut log = opened.log;
             let (snapshot, newest) = start.adopted(&base, snapshot, &mut log).await?;
             let (snapshot, run, messaging) = start.again(snapshot, newest).await?;
@@ -348,6 +351,7 @@ impl Start<'_> {
             (None, Some(known)) => known.host_id,
             (None, None) => new_host_id(rt),
         };
+        commit_log::check(rt, options, host_id).await?;
         let identity = Identity { host_id, cluster_id: None };
         let newest = imported
             .as_ref()

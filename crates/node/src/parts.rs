@@ -60,6 +60,8 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     let trimmed = |path: String| path.trim_end_matches('/').to_owned();
     store.data_directories = options.data_directories().into_iter().map(trimmed).collect();
     store.keeps_truncations = true;
+    store.commitlog_inventories = Some(crate::commit_log::inventories(options));
+    store.commitlog_accept_loss = options.commitlog_accept_loss;
     store.best_effort = options.disk_failure_policy == DiskFailurePolicy::BestEffort;
     // With the other policies such a file aborts the start, as in Cassandra.
     store.starts_with_damaged_files = matches!(

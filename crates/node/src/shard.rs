@@ -40,8 +40,8 @@ use crate::encryption::follow::KeyFollower;
 use crate::encryption::nodes::NodeKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
-    Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, dropped, expiry,
-    first_role, log_lines, open, parts, serving,
+    Outcome, Program, ReadyHook, StartError, archiving, bug_log, commit_log, counter_id, dropped,
+    expiry, first_role, log_lines, open, parts, remedies, serving,
 };
 
 /// Most waiting requests for one shard, per kind of request.
@@ -231,16 +231,26 @@ impl Shard {
         let opened = match archiving::keys(rt, options).await {
             Ok(keys) => {
                 settings.commitlog_keys = keys;
-                Store::open(rt.clone(), settings, snapshot.schema.clone())
-                    .await
-                    .map_err(|error| StartError::Store { shard: rt.shard().0, error })
+                let opened = Store::open(rt.clone(), settings, snapshot.schema.clone()).await;
+                opened.map_err(|error| {
+                    let error = remedies::with_remedy(error);
+                    StartError::Store { shard: rt.shard().0, error }
+                })
             }
             Err(error) => Err(error),
         };
-        let store = self.noted(opened).map(|(store, report)| {
-            report_replay(rt, &report);
-            store
-        });
+        let opened = match opened {
+            Ok((store, report)) => {
+                report_replay(rt, &report);
+                let claimed = match rt.shard() {
+                    ShardId(0) => commit_log::claim(rt, options, host, begun.run).await,
+                    _ => Ok(()),
+                };
+                claimed.map(|()| store)
+            }
+            Err(error) => Err(error),
+        };
+        let store = self.noted(opened);
         if let Some(store) = &store {
             store.observer().set_partition_guardrails(parts::partition_guardrails(options));
             store.observer().set_large_thresholds(parts::large_thresholds(options));
@@ -264,6 +274,9 @@ impl Shard {
     /// Builds the parts of a shard that is open.
     async fn build(&self, begun: Begun, store: Store) -> (Parts, Held) {
         let (rt, options, meshes) = (&self.rt, &self.options, &self.meshes);
+        let begun_log = store.begin_log().await;
+        let log_failure =
+            begun_log.err().map(|error| StartError::Store { shard: rt.shard().0, error });
         let log_at_start = begun.log.as_ref().map(LogFile::reader);
         let log = begun.log.map(|log| (log, options.workdir.as_str()));
         let membership = Membership::new(rt.clone(), meshes.metadata.clone(), begun.snapshot, log);
@@ -301,7 +314,7 @@ impl Shard {
         let parts = Parts {
             rt: rt.clone(),
             cluster,
-            cluster_failure,
+            failure: log_failure.or(cluster_failure),
             outcome: self.outcome.clone(),
             own_rows: rt.gate("own-rows"),
             encryption: begun.encryption,
@@ -417,8 +430,8 @@ struct Parts {
     rt: Rt,
     /// `None`: the node stands alone.
     cluster: Option<ClusterShard>,
-    /// Reason why it is missing although the node has peers.
-    cluster_failure: Option<StartError>,
+    /// Reason why this shard cannot serve.
+    failure: Option<StartError>,
     options: Arc<Options>,
     meshes: Meshes,
     store: Store,
@@ -460,7 +473,7 @@ impl Served {
 impl Parts {
     /// Builds the servers and serves. When this returns, shard 0 serves, and the others do too.
     async fn serve(&self) -> Result<Served, StartError> {
-        let made = match &self.cluster_failure {
+        let made = match &self.failure {
             Some(error) => Err(error.clone()),
             None => self.make(),
         };
@@ -761,6 +774,11 @@ fn report_replay(rt: &Rt, report: &store::ReplayReport) {
             offset,
             bytes,
             "dropped the unsynced tail of a commit log"
+        );
+    }
+    for what in report.lost.iter().filter(|_| rt.shard() == ShardId(0)) {
+        tracing::error!(
+            "commit-log data is lost, as commitlog_accept_loss accepts; repair this node: {what}"
         );
     }
     for file in &report.damaged_inventories {

@@ -24,8 +24,20 @@ const FORM: SmallForm = SmallForm { kind: "files", version: 1 };
 /// Longest list that is read.
 const BYTES_MAX: usize = 1 << 20;
 /// Files of the node as a whole.
-const OF_NODE: [&str; 9] =
-    ["metadata/log", LOG_END, DROPS, IDENTITY, RUN, GENERATION, PROMISES, TRUNCATED, disks::LIST];
+const OF_NODE: [&str; 10] = [
+    "metadata/log",
+    LOG_END,
+    DROPS,
+    IDENTITY,
+    RUN,
+    GENERATION,
+    PROMISES,
+    TRUNCATED,
+    LOG_DIRECTORY,
+    disks::LIST,
+];
+/// The path of the commit log's directory.
+const LOG_DIRECTORY: &str = "metadata/commitlog/directory";
 /// High-water mark of the metadata log.
 pub(crate) const LOG_END: &str = "metadata/log-end";
 /// Up to where drops of tables are carried out.
@@ -133,6 +145,7 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
         }
         GENERATION => "gossip numbers this start by the clock",
         TRUNCATED => "every truncation in the metadata log counts as carried out",
+        LOG_DIRECTORY => "this start cannot name the directory that the last commit log was in",
         disks::LIST => "a data directory whose disk is not mounted is not noticed by this start",
         HISTORY => "ranges count as never repaired, which keeps tombstones longer",
         _ if directory == HORIZONS => {

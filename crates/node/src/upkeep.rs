@@ -111,8 +111,9 @@ impl Actions {
                 return self.import(table, request).await;
             }
             UpkeepAction::NewFiles(table) => {
+                let unknown = store.transfer().unknown_files(table).await.map_err(failed)?;
                 let files = store.transfer().claim_new_files(table).await.map_err(failed)?;
-                return Ok(UpkeepReply::Imported { files, failed: Vec::new() });
+                return Ok(UpkeepReply::Imported { files, failed: unknown });
             }
             UpkeepAction::Refresh(table, files) => {
                 let done = store.transfer().refresh(table, &files).await.map_err(failed)?;

@@ -252,15 +252,13 @@ settings! {
     }
     "Directories" {
         /// Directories of SSTables: each shard writes the files of a table into one of them, so have at
-        /// least as many shards as disks. Unset: `data` below `workdir`. A directory that is emptied or not
-        /// mounted stops the start; one that is removed from this list is left out with a warning only. To
-        /// move one: stop the node, move the directory with its file `helenus-data`, change the setting,
-        /// start.
+        /// least as many shards as disks. Unset: `data` below `workdir`. A directory that is emptied, not
+        /// mounted, or removed from this list while it may hold SSTables stops the start. To move one: stop
+        /// the node, move the directory with its file `helenus-data`, change the setting, start.
         supported cold data_file_directories: Vec<String> = Vec::new();
-        /// Directory of the commit log. Unset: `commitlog` below `workdir`. Warning: a start does not
-        /// notice a directory that is missing, empty or another one than before; acknowledged writes that
-        /// are only in the old one are then lost silently. To move it: stop the node, move the files,
-        /// change the setting, start.
+        /// Directory of the commit log. Unset: `commitlog` below `workdir`. A directory that does not hold the
+        /// log of the last run stops the start, unless that run was drained or stopped cleanly. To move it:
+        /// stop the node, move its files, change the setting, start.
         supported cold commitlog_directory: Option<String> = None;
         /// Directory of hints. Unset: `hints` below `workdir`.
         supported cold hints_directory: Option<String> = None;
@@ -428,8 +426,7 @@ settings! {
         supported hot hinted_handoff_enabled: bool = true;
         /// How long after a replica goes down the coordinator still records hints for it. Writes after that
         /// reach it by a repair only. A recorded hint is stored until it is delivered, or until the
-        /// `gc_grace_seconds` of its table are over. On a node without seeds a change takes effect at the
-        /// next start.
+        /// `gc_grace_seconds` of its table are over.
         supported hot max_hint_window: Duration = Duration::from_secs(10_800), 0 to 365 * DAY_MS;
         /// Whether `max_hint_window` also counts from the oldest hint that is stored for a node, so
         /// that a restart of this node does not restart the window.
@@ -510,6 +507,11 @@ settings! {
         /// lost. System keyspaces are always replayed. As Cassandra's property `cassandra.replayList`;
         /// not one of its settings.
         supported cold commitlog_replay_list: Vec<String> = Vec::new();
+        /// Starts although commit-log data of one run is missing or damaged, without the writes that only it had;
+        /// run a repair then. The value is the number that the refused start names, so it accepts no later
+        /// loss; remove it after the start. In place of Cassandra's property
+        /// `cassandra.commitlog.ignorereplayerrors`; not one of its settings.
+        supported cold commitlog_accept_loss: Option<u64> = None;
         /// Size of the largest mutation. Unset: half of `commitlog_segment_size`.
         supported cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
     }

@@ -307,7 +307,12 @@ fn decode(bytes: &[u8], id: SegmentId) -> Result<SegmentHeader, &'static str> {
 async fn check_header(fs: &Fs, path: &str, id: SegmentId) -> Result<(), LogError> {
     let bytes = read_header(fs, path).await?;
     let decoded = decode(&bytes, id).map(|_| ());
-    decoded.map_err(|what| LogError::Corrupt { file: path.to_owned(), offset: 0, what })
+    decoded.map_err(|what| LogError::Corrupt {
+        file: path.to_owned(),
+        offset: 0,
+        what,
+        accept: None,
+    })
 }
 
 /// Returns true if a file has the name of a segment of Cassandra's.

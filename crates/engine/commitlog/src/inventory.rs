@@ -1,31 +1,41 @@
 //! Inventory of a writer's segments: which exist and how many bytes of each were synced, so that a
 //! segment that is deleted, emptied or cut while the node is down is noticed at the next start.
 //!
-//! One file per run and shard, `helenus-segments-<run>-<shard>`. Order:
+//! One file per run and shard, `<run>-<shard>` in a directory of the node's metadata, so that it does not
+//! vanish with the segments. Order:
 //!
-//! 1. A segment is listed after its bytes and its name were synced, at most once a second, and when the
+//! 1. The list exists before the first append of its run ([`CommitLog::begin`]), after the directory's mark
+//!    has the number of the run ([`crate::directory`]).
+//! 2. A segment is listed after its bytes and its name were synced, at most once a second, and when the
 //!    log is closed.
-//! 2. It is taken off the list, durably, before its file is unlinked.
-//! 3. Lists of earlier runs are removed before the first of their segments is: all of these are flushed
+//! 3. It is taken off the list, durably, before its file is unlinked. The list is removed when the log is
+//!    closed and empty.
+//! 4. Lists of earlier runs are removed before the first of their segments is: all of these are flushed
 //!    then.
 //!
 //! So every listed segment was durable and is needed, at every moment; after a crash a list may lag
-//! behind the segments, never be ahead of them.
+//! behind the segments, never be ahead of them. Where a list exists the log may hold writes.
+//!
+//! Earlier releases had lists `helenus-segments-<run>-<shard>` beside the segments; they are read and removed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use codec::SmallForm;
 use rt::sync::Semaphore;
+use rt::{Fs, SmallContent};
 use stdx::{Instant, IoError, IoErrorKind};
 
-use crate::error::LogError;
+use crate::error::{self, LogError};
 use crate::format::SegmentId;
 use crate::log::CommitLog;
 
-/// Begins the names of all inventories.
-pub const PREFIX: &str = "helenus-segments-";
-const HEAD: &str = "helenus-segments 1\n";
+/// Begins the names of lists of earlier releases.
+pub const FORMER_PREFIX: &str = "helenus-segments-";
+const FORMER_HEAD: &str = "helenus-segments 1\n";
+/// Kind and version of a list.
+pub const FORM: SmallForm = SmallForm { kind: "segments", version: 2 };
 /// Largest inventory, bytes: some 300,000 segments.
 const BYTES_MAX: usize = 16 << 20;
 /// Between two updates that only have other lengths.
@@ -35,8 +45,20 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Inventory {
     /// One update at a time.
     writing: Semaphore,
-    written: RefCell<BTreeMap<SegmentId, u64>>,
+    /// Segments of the list on the disk; `None`: it does not exist.
+    written: RefCell<Option<BTreeMap<SegmentId, u64>>>,
     written_at: Cell<Instant>,
+    /// The list exists until the log is closed and empty.
+    begun: Cell<bool>,
+}
+
+/// When a list is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Update {
+    /// At most once an interval when only lengths differ.
+    Routine,
+    /// In any case.
+    Now,
 }
 
 impl Inventory {
@@ -45,130 +67,247 @@ impl Inventory {
             writing: Semaphore::new(1),
             written: RefCell::default(),
             written_at: Cell::new(Instant::ZERO),
+            begun: Cell::new(false),
         }
     }
 }
 
 fn encode(segments: &BTreeMap<SegmentId, u64>) -> Vec<u8> {
-    let mut text = HEAD.to_owned();
-    for (id, bytes) in segments {
-        text.push_str(&format!("segment {:016x} {bytes}\n", id.0));
-    }
-    let crc = codec::crc32(text.as_bytes());
-    text.push_str(&format!("crc32 {crc:08x}\n"));
-    text.into_bytes()
+    let line = |(id, bytes): (&SegmentId, &u64)| format!("segment {:016x} {bytes}\n", id.0);
+    segments.iter().map(line).collect::<String>().into_bytes()
 }
 
-/// Segments and their synced bytes on the disk; `None` when these are not the bytes of an inventory.
-pub fn decode(bytes: &[u8]) -> Option<BTreeMap<SegmentId, u64>> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
-    let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
-    if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
-        return None;
-    }
+/// Segments and their synced bytes on the disk; `None`: this is not the body of a list.
+pub fn decode(body: &[u8]) -> Option<BTreeMap<SegmentId, u64>> {
+    let text = std::str::from_utf8(body).ok()?;
     let line = |line: &str| {
         let (id, bytes) = line.strip_prefix("segment ")?.split_once(' ')?;
         Some((SegmentId(u64::from_str_radix(id, 16).ok()?), bytes.parse().ok()?))
     };
-    body.strip_prefix(HEAD)?.lines().map(line).collect()
+    text.lines().map(line).collect()
+}
+
+/// The same for the whole file of a list of an earlier release.
+pub fn decode_former(bytes: &[u8]) -> Option<BTreeMap<SegmentId, u64>> {
+    decode(codec::open_text(bytes, FORMER_HEAD)?.as_bytes())
+}
+
+/// A list, as its name says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ListFile {
+    pub(crate) run: u64,
+    pub(crate) path: String,
+    /// An earlier release wrote it.
+    is_former: bool,
+    /// It was to be renamed: it proves nothing.
+    is_unfinished: bool,
+}
+
+impl ListFile {
+    /// `former`: the name is that of an earlier release.
+    fn parse(directory: &str, file_name: &str, is_former: bool) -> Option<ListFile> {
+        let name = if is_former { file_name.strip_prefix(FORMER_PREFIX)? } else { file_name };
+        let (name, is_unfinished) = match name.strip_suffix(".tmp") {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let (run, shard) = name.split_once('-')?;
+        let _: u16 = shard.parse().ok()?;
+        let path = format!("{directory}/{file_name}");
+        Some(ListFile { run: run.parse().ok()?, path, is_former, is_unfinished })
+    }
+}
+
+/// Lists of all runs and shards.
+#[derive(Clone, Copy)]
+pub(crate) struct Lists<'a> {
+    pub(crate) fs: &'a Fs,
+    /// Where they are.
+    pub(crate) directory: &'a str,
+    /// Where earlier releases had theirs.
+    pub(crate) log_directory: &'a str,
+}
+
+impl Lists<'_> {
+    pub(crate) async fn all(&self) -> Result<Vec<ListFile>, IoError> {
+        let mut out = Vec::new();
+        for (directory, is_former) in [(self.directory, false), (self.log_directory, true)] {
+            let entries = match self.fs.read_dir(directory).await {
+                Ok(entries) => entries,
+                Err(error) if error.kind == IoErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let parse = |name: &str| ListFile::parse(directory, name, is_former);
+            out.extend(entries.iter().filter_map(|entry| parse(&entry.name)));
+        }
+        Ok(out)
+    }
+
+    /// The newest run of the present form whose log may hold writes.
+    pub(crate) async fn last_run(&self) -> Result<Option<u64>, IoError> {
+        let all = self.all().await?;
+        let counts = |list: &&ListFile| !list.is_former && !list.is_unfinished;
+        Ok(all.iter().filter(counts).map(|list| list.run).max())
+    }
+
+    /// `None`: it does not exist any more. `Some(None)`: it is damaged.
+    async fn read(&self, list: &ListFile) -> Result<Option<Option<Segments>>, IoError> {
+        if list.is_former {
+            return match self.fs.read(&list.path, BYTES_MAX).await {
+                Ok(bytes) => Ok(Some(decode_former(&bytes))),
+                Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+        match self.fs.read_small(FORM, &list.path, BYTES_MAX).await {
+            Ok(SmallContent::Missing) => Ok(None),
+            Ok(SmallContent::Legacy(_)) => Ok(Some(None)),
+            Ok(SmallContent::Body(body)) => Ok(Some(decode(&body))),
+            Err(error) if error.kind == IoErrorKind::Damaged => Ok(Some(None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+type Segments = BTreeMap<SegmentId, u64>;
+
+/// Result of comparing segments with their lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compared {
+    /// Lists that cannot be read.
+    pub(crate) damaged: Vec<String>,
+    /// Descriptions of lost segments, which the operator accepted.
+    pub(crate) lost: Vec<String>,
 }
 
 impl CommitLog {
     fn inventory_path(&self) -> String {
         let (shard, run) = (self.shard().0.0, self.options().run);
-        format!("{}/{PREFIX}{run}-{shard}", self.options().directory)
+        format!("{}/{run}-{shard}", self.options().inventories)
     }
 
-    /// Steps 1 and 2: writes the list when it differs from the one on the disk; when only lengths do, at
-    /// most once an interval, unless `is_last`.
-    pub(crate) async fn write_inventory(&self, is_last: bool) -> Result<(), IoError> {
+    fn lists(&self) -> Lists<'_> {
+        Lists {
+            fs: self.fs(),
+            directory: &self.options().inventories,
+            log_directory: &self.options().directory,
+        }
+    }
+
+    /// Step 1, and step 4 if no segment of an earlier run is left. To be called after the replay and
+    /// [`LogDirectory::claim`](crate::LogDirectory::claim), before the first append.
+    ///
+    /// # Errors
+    /// `Io`: the list could not be written.
+    pub async fn begin(&self) -> Result<(), LogError> {
+        self.inventory().begun.set(true);
+        self.write_inventory(Update::Now).await?;
+        if self.old_segments().is_empty() {
+            self.remove_old_inventories().await?;
+        }
+        Ok(())
+    }
+
+    /// Steps 2 and 3: writes the list when it differs from the one on the disk.
+    pub(crate) async fn write_inventory(&self, update: Update) -> Result<(), IoError> {
         let inventory = self.inventory();
         let _one = inventory.writing.acquire(1).await;
         let now = self.now();
         let listed = self.synced_segments();
+        let exists = !listed.is_empty() || (inventory.begun.get() && !self.is_released());
+        let wanted = exists.then_some(listed);
         {
             let written = inventory.written.borrow();
-            let is_due = is_last || now.since(inventory.written_at.get()) >= INTERVAL;
-            let has_same_names = written.keys().eq(listed.keys());
-            if *written == listed || (has_same_names && !is_due) {
+            let is_due = update == Update::Now || now.since(inventory.written_at.get()) >= INTERVAL;
+            let has_same_names = match (&*written, &wanted) {
+                (Some(written), Some(wanted)) => written.keys().eq(wanted.keys()),
+                _ => false,
+            };
+            if *written == wanted || (has_same_names && !is_due) {
                 return Ok(());
             }
         }
         let path = self.inventory_path();
-        if listed.is_empty() {
-            remove(self.fs(), &path).await?;
-            self.fs().sync_dir(&self.options().directory).await?;
-        } else {
-            let bytes = encode(&listed);
-            stdx::invariant!(
-                decode(&bytes).as_ref() == Some(&listed),
-                "INV-log-6: an inventory of {} segments would not be read back",
-                listed.len()
-            );
-            self.fs().write_atomic(&path, bytes).await?;
+        match &wanted {
+            None => {
+                remove(self.fs(), &path).await?;
+                self.fs().sync_dir(&self.options().inventories).await?;
+            }
+            Some(listed) => {
+                let body = encode(listed);
+                stdx::invariant!(
+                    decode(&body).as_ref() == Some(listed),
+                    "INV-log-6: an inventory of {} segments would not be read back",
+                    listed.len()
+                );
+                self.fs().write_small(FORM, &path, &body).await?;
+            }
         }
-        *inventory.written.borrow_mut() = listed;
+        *inventory.written.borrow_mut() = wanted;
         inventory.written_at.set(now);
         Ok(())
     }
 
-    /// Paths of the lists of earlier runs.
-    async fn old_inventories(&self) -> Result<Vec<String>, IoError> {
-        let own = format!("{PREFIX}{}-", self.options().run);
-        let entries = self.fs().read_dir(&self.options().directory).await?;
-        let names = entries.into_iter().map(|entry| entry.name);
-        let old = names.filter(|name| name.starts_with(PREFIX) && !name.starts_with(&own));
-        Ok(old.map(|name| format!("{}/{name}", self.options().directory)).collect())
+    /// Lists of earlier runs.
+    async fn old_inventories(&self) -> Result<Vec<ListFile>, IoError> {
+        let mut all = self.lists().all().await?;
+        all.retain(|list| list.run != self.options().run);
+        Ok(all)
     }
 
-    /// Compares the segments of earlier runs with their lists. Paths of lists that cannot be read.
+    /// Value of the setting that accepts losses of this log: the newest earlier run; 0 when no list exists.
+    pub(crate) async fn accept_value(&self) -> Result<u64, IoError> {
+        let old = self.old_inventories().await?;
+        Ok(old.iter().filter(|l| !l.is_unfinished).map(|l| l.run).max().unwrap_or(0))
+    }
+
+    /// Compares the segments of earlier runs with their lists. `accept`: the value that accepts losses.
     ///
     /// # Errors
-    /// `Lost`: a segment is missing or shorter than it was; `Io`.
-    pub(crate) async fn check_inventories(&self) -> Result<Vec<String>, LogError> {
-        let mut damaged = Vec::new();
-        for inventory in self.old_inventories().await? {
-            let listed = match self.fs().read(&inventory, BYTES_MAX).await {
-                Ok(bytes) => decode(&bytes),
-                Err(error) if error.kind == IoErrorKind::NotFound => continue,
-                Err(error) => return Err(error.into()),
-            };
-            // A half-written file that was to be renamed proves nothing.
+    /// `Lost`: a segment is missing or shorter than it was, and that is not accepted; `Io`.
+    pub(crate) async fn check_inventories(&self, accept: u64) -> Result<Compared, LogError> {
+        let mut compared = Compared::default();
+        for list in self.old_inventories().await?.into_iter().filter(|list| !list.is_unfinished) {
+            let Some(listed) = self.lists().read(&list).await? else { continue };
             let Some(listed) = listed else {
                 stdx::reached!("commitlog-inventory-damaged");
-                if !inventory.ends_with(".tmp") {
-                    damaged.push(inventory);
-                }
+                compared.damaged.push(list.path);
                 continue;
             };
-            let mut found = BTreeMap::new();
+            let mut present = BTreeMap::new();
             for entry in self.fs().read_dir(&self.options().directory).await? {
-                found.extend(SegmentId::from_file_name(&entry.name).map(|id| (id, entry.len)));
+                present.extend(SegmentId::from_file_name(&entry.name).map(|id| (id, entry.len)));
             }
             for (id, expected) in listed {
-                let length = found.get(&id).copied();
-                if length.is_some_and(|length| length >= expected) {
+                let found = present.get(&id).copied();
+                if found.is_some_and(|length| length >= expected) {
                     continue;
                 }
                 // Another shard removes the list before the segments.
-                if inventory.ends_with(".tmp") || !self.fs().exists(&inventory).await? {
+                if !self.fs().exists(&list.path).await? {
                     break;
                 }
-                let file = self.path_of(id);
-                return Err(LogError::Lost { file, expected, found: length, inventory });
+                let (file, inventory) = (self.path_of(id), list.path.clone());
+                if self.options().accept_loss != Some(accept) {
+                    return Err(LogError::Lost { file, expected, found, inventory, accept });
+                }
+                let what = error::loss(found, expected, &inventory, accept);
+                compared.lost.push(format!("{file} {what}"));
             }
         }
-        Ok(damaged)
+        Ok(compared)
     }
 
-    /// Step 3.
+    /// Step 4.
     pub(crate) async fn remove_old_inventories(&self) -> Result<(), LogError> {
         let old = self.old_inventories().await?;
-        for path in &old {
-            remove(self.fs(), path).await?;
+        for list in &old {
+            remove(self.fs(), &list.path).await?;
         }
-        if !old.is_empty() {
+        if old.iter().any(|list| !list.is_former) {
+            self.fs().sync_dir(&self.options().inventories).await?;
+        }
+        if old.iter().any(|list| list.is_former) {
             self.fs().sync_dir(&self.options().directory).await?;
         }
         Ok(())
@@ -189,16 +328,35 @@ mod tests {
     #[test]
     fn a_list_is_read_back_and_no_flip_or_cut_of_it_is() {
         let segments = BTreeMap::from([(SegmentId(0x1001), 4_096), (SegmentId(0x2001), 64)]);
-        let bytes = encode(&segments);
-        let head =
-            b"helenus-segments 1\nsegment 0000000000001001 4096\nsegment 0000000000002001 64\n";
-        assert!(bytes.starts_with(head), "{}", String::from_utf8_lossy(&bytes));
-        assert_eq!(decode(&bytes).as_ref(), Some(&segments));
-        for at in 0..bytes.len() {
-            let mut bad = bytes.clone();
+        let body = encode(&segments);
+        let text = "segment 0000000000001001 4096\nsegment 0000000000002001 64\n";
+        assert_eq!(body, text.as_bytes());
+        assert_eq!(decode(&body).as_ref(), Some(&segments));
+        // The golden bytes of the present form, and of that of earlier releases.
+        let file = FORM.encode(&body);
+        assert_eq!(file, format!("helenus-file segments 2\n{text}crc32 e27b3ad7\n").as_bytes());
+        let former = codec::seal_text(format!("{FORMER_HEAD}{text}"));
+        assert!(former.ends_with(b"crc32 2953aac0\n"), "{}", String::from_utf8_lossy(&former));
+        assert_eq!(decode_former(&former).as_ref(), Some(&segments));
+        for at in 0..former.len() {
+            let mut bad = former.clone();
             bad[at] ^= 1;
-            assert!(decode(&bad).is_none_or(|read| read == segments), "{at}");
-            assert_eq!(decode(&bytes[..at]), None, "{at}");
+            assert!(decode_former(&bad).is_none_or(|read| read == segments), "{at}");
+            assert_eq!(decode_former(&former[..at]), None, "{at}");
         }
+        assert_eq!(decode(b"segment 1 x\n"), None);
+        assert_eq!(decode(b"run 1\n"), None);
+    }
+
+    #[test]
+    fn only_names_of_lists_are_lists() {
+        let list = |name: &str, is_former| ListFile::parse("d", name, is_former);
+        assert_eq!(list("17-0", false).map(|list| list.run), Some(17));
+        assert!(list("17-3.tmp", false).is_some_and(|list| list.is_unfinished));
+        assert_eq!(list("helenus-segments-17-0", true).map(|list| list.run), Some(17));
+        for name in ["directory", "17", "17-x", "x-0", "17-0-1", "17-0.bak", ""] {
+            assert_eq!(list(name, false), None, "{name}");
+        }
+        assert_eq!(list("17-0", true), None);
     }
 }

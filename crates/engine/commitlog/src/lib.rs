@@ -12,15 +12,17 @@
 //! attested position is corruption, damage after it is the tail of a crash.
 //! INV-log-4: segments of one writer are deleted oldest first, so the log is always a suffix of
 //! the history; replaying a suffix over flushed data changes nothing.
-//! INV-log-6: listed segments were synced and are needed: a start without one is refused.
 //! INV-log-5: with an archive, a segment is deleted only when it is in there, whole and durable.
+//! INV-log-6: listed segments were synced and are needed: a start without one is refused.
+//! INV-log-7: a list of a run exists only while the directory's mark has that run's number or a later one.
 //!
-//! Reading order: [`format`], [`blocks`], `keys`, `log`, [`inventory`], [`scan`], `replay`, [`archive`]. See
+//! Reading order: [`format`], [`blocks`], `keys`, `log`, [`inventory`], [`directory`], [`scan`], `replay`, [`archive`]. See
 //! `docs/formats/commitlog.md`.
 
 pub mod archive;
 pub mod blocks;
-mod error;
+pub mod directory;
+pub mod error;
 pub mod format;
 pub mod fuzz;
 pub mod inventory;
@@ -32,6 +34,7 @@ mod signal;
 #[cfg(test)]
 mod tests;
 
+pub use directory::LogDirectory;
 pub use error::LogError;
 pub use format::{LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
 pub use keys::Keys;

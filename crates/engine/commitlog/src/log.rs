@@ -18,7 +18,7 @@ use crate::archive::Archive;
 use crate::blocks::Packer;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentHeader, SegmentId};
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Update};
 use crate::keys::Keys;
 use crate::signal::Signal;
 
@@ -69,6 +69,10 @@ pub struct LogOptions {
     pub keys: Option<Keys>,
     /// Where every segment is linked, else copied, before it is deleted.
     pub archive_directory: Option<String>,
+    /// The directory of the lists of segments, in the node's metadata.
+    pub inventories: String,
+    /// The run whose missing or damaged data the operator gives up.
+    pub accept_loss: Option<u64>,
 }
 
 impl LogOptions {
@@ -182,6 +186,7 @@ impl CommitLog {
     pub async fn open(rt: &Rt, options: LogOptions) -> Result<CommitLog, LogError> {
         let fs = rt.fs();
         fs.create_dir_durably(&options.directory).await?;
+        fs.create_dir_durably(&options.inventories).await?;
         let mut old: Vec<SegmentId> = fs
             .read_dir(&options.directory)
             .await?
@@ -506,7 +511,7 @@ impl CommitLog {
         let result = self.sync().await;
         self.inner.state.borrow_mut().closed = true;
         // Without it the loss of a part of the data synced now would not be noticed.
-        let _ = self.write_inventory(true).await;
+        let _ = self.write_inventory(Update::Now).await;
         result
     }
 }

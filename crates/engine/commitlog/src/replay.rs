@@ -12,7 +12,7 @@ use crate::error::LogError;
 use crate::format::{self, LogPosition, Record, SegmentHeader, SegmentId};
 use crate::keys::Keys;
 use crate::log::CommitLog;
-use crate::scan::{Found, Next, PIECE_BYTES, Scan, Scanner, scan_bytes};
+use crate::scan::{AfterDamage, Found, Next, PIECE_BYTES, Scan, Scanner, scan_with};
 
 /// Statistics of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct ReplaySummary {
     pub tails: Vec<(String, u64, u64)>,
     /// Inventories of earlier runs that cannot be read: missing segments cannot be detected.
     pub damaged_inventories: Vec<String>,
+    /// Descriptions of missing segments and damaged parts that the operator gave up.
+    pub lost: Vec<String>,
 }
 
 /// Receives the records of a replay. A closure over header and record receives them without a
@@ -76,6 +78,7 @@ struct Walk<'v, V> {
     /// Segments, and up to where markers say that they had been synced.
     attested: BTreeMap<SegmentId, u64>,
     mutations: u64,
+    after_damage: AfterDamage,
 }
 
 /// A segment that is scanned; the records of one that is not wanted are checked only.
@@ -83,6 +86,14 @@ struct Walk<'v, V> {
 struct Scanned {
     id: SegmentId,
     is_wanted: bool,
+}
+
+/// How the segments ended, and whether losses are accepted.
+struct Ends<'s> {
+    scans: &'s BTreeMap<SegmentId, Scan>,
+    /// The value that accepts losses.
+    accept: u64,
+    accepts: bool,
 }
 
 impl<V: Visitor> Walk<'_, V> {
@@ -104,6 +115,7 @@ impl<V: Visitor> Walk<'_, V> {
                     file: log.path_of(segment.id),
                     offset: found.place,
                     what,
+                    accept: None,
                 })
             }
             _ => Ok(Next::GoOn),
@@ -121,11 +133,18 @@ impl CommitLog {
     /// `visitor` rejects. `Lost`: a segment is missing or shorter than it was. `Sealed`: a segment
     /// that the keys do not open. Those of [`Visitor::pause`].
     pub async fn replay<V: Visitor>(&self, visitor: &mut V) -> Result<ReplaySummary, V::Error> {
-        let damaged_inventories = self.check_inventories().await?;
-        let mut summary = ReplaySummary { damaged_inventories, ..ReplaySummary::default() };
+        let accept = self.accept_value().await.map_err(LogError::from)?;
+        let accepts = self.options().accept_loss == Some(accept);
+        let compared = self.check_inventories(accept).await?;
+        let mut summary = ReplaySummary {
+            damaged_inventories: compared.damaged,
+            lost: compared.lost,
+            ..ReplaySummary::default()
+        };
         let released = self.released_by_this_shard().await?;
         let mut scans: BTreeMap<SegmentId, Scan> = BTreeMap::new();
-        let mut walk = Walk { visitor, attested: BTreeMap::new(), mutations: 0 };
+        let after_damage = if accepts { AfterDamage::Salvage } else { AfterDamage::Judge };
+        let mut walk = Walk { visitor, attested: BTreeMap::new(), mutations: 0, after_damage };
         // One buffer for all segments: fresh memory for each costs more than reading it.
         let mut buf = Buf::new();
         for id in self.old_segments() {
@@ -146,7 +165,8 @@ impl CommitLog {
             scans.insert(id, scan);
         }
         summary.mutations = walk.mutations;
-        self.check_tails(&scans, &mut walk.attested, &mut summary)?;
+        let ends = Ends { scans: &scans, accept, accepts };
+        self.check_tails(&ends, &mut walk.attested, &mut summary)?;
         Ok(summary)
     }
 
@@ -168,12 +188,12 @@ impl CommitLog {
 
     fn check_tails(
         &self,
-        scans: &BTreeMap<SegmentId, Scan>,
+        ends: &Ends<'_>,
         attested: &mut BTreeMap<SegmentId, u64>,
         summary: &mut ReplaySummary,
     ) -> Result<(), LogError> {
         // A marker in a segment proves that the writer's segments before it were synced whole.
-        for (id, scan) in scans.iter().rev() {
+        for (id, scan) in ends.scans.iter().rev() {
             if let Some(header) = &scan.header
                 && attested.contains_key(id)
                 && header.previous != LogPosition::default()
@@ -181,12 +201,25 @@ impl CommitLog {
                 attest(attested, header.previous);
             }
         }
-        for (id, scan) in scans {
+        for (id, scan) in ends.scans {
             let synced = attested.get(id).copied().unwrap_or(0);
             let (file, offset) = (self.path_of(*id), scan.valid_place);
+            for (from, to) in &scan.gaps {
+                summary.lost.push(format!(
+                    "commit-log segment {file}: the records between the offsets {from} and {to} are damaged"
+                ));
+            }
             if scan.valid < synced {
                 stdx::reached!("commitlog-attested-damage");
-                return Err(LogError::Corrupt { file, offset, what: scan.what });
+                if !ends.accepts {
+                    let (what, accept) = (scan.what, Some(ends.accept));
+                    return Err(LogError::Corrupt { file, offset, what, accept });
+                }
+                summary.lost.push(format!(
+                    "commit-log segment {file}: the records from the offset {offset} on are damaged: {}",
+                    scan.what
+                ));
+                continue;
             }
             stdx::invariant!(
                 offset <= scan.length,
@@ -219,7 +252,8 @@ impl CommitLog {
         let length = file.len().await.map_err(LogError::from)?;
         let (mut buf, result) = file.read_at(buf, 0, PIECE_BYTES).await;
         result.map_err(LogError::from)?;
-        let mut scanner = Scanner::begin(id, length, &buf, self.options().keys.as_ref());
+        let scanner = Scanner::begin(id, length, &buf, self.options().keys.as_ref());
+        let mut scanner = scanner.after_damage(walk.after_damage);
         if scanner.header().is_some_and(|h| h.run == self.options().run) {
             // Another shard of this run wrote it while we started.
             return Ok((buf, None));
@@ -331,8 +365,23 @@ pub fn walk_segment(
     piece: usize,
     keys: Option<&Keys>,
 ) -> (usize, u64) {
+    walk(Scanner::begin(id, bytes.len() as u64, bytes, keys), bytes, piece)
+}
+
+/// The same, reading on after damage.
+pub(crate) fn salvage_segment(
+    id: SegmentId,
+    bytes: &[u8],
+    piece: usize,
+    keys: Option<&Keys>,
+) -> (usize, u64) {
+    let scanner = Scanner::begin(id, bytes.len() as u64, bytes, keys);
+    walk(scanner.after_damage(AfterDamage::Salvage), bytes, piece)
+}
+
+fn walk(scanner: Scanner, bytes: &[u8], piece: usize) -> (usize, u64) {
     let mut count = 0;
-    let scan = scan_bytes(id, bytes, piece, keys, |found| {
+    let scan = scan_with(scanner, bytes, piece, |found| {
         if let Record::Descriptor(payload) = found.record {
             let _ = format::decode_descriptor(payload);
         }

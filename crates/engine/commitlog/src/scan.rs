@@ -46,6 +46,19 @@ pub struct Scan {
     pub what: &'static str,
     /// A block is intact and cannot be decrypted: the segment's content is unknown.
     pub sealed: Option<&'static str>,
+    /// Damaged parts between valid records: offsets in the file of the first damaged byte and of the
+    /// record after it. Only a scanner that salvages has any.
+    pub gaps: Vec<(u64, u64)>,
+}
+
+/// What a scanner does after damage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AfterDamage {
+    /// Only markers are searched: they decide if this is the tail of a crash.
+    #[default]
+    Judge,
+    /// Reading continues at the next valid record, marker or block.
+    Salvage,
 }
 
 /// The visitor's decision after a record.
@@ -61,6 +74,8 @@ pub enum Next {
 enum Stage {
     /// Valid records.
     Records,
+    /// The record after a damaged one, whose length may be right. The search begins at `searched`.
+    Probe,
     /// After them: markers decide if this is the tail of a crash or damage.
     Search,
     Done,
@@ -99,6 +114,12 @@ pub struct Scanner {
     valid_place: u64,
     what: &'static str,
     sealed: Option<&'static str>,
+    after_damage: AfterDamage,
+    gaps: Vec<(u64, u64)>,
+    /// Place and position of a valid marker or block that the search found.
+    resumes_at: Option<(u64, u64)>,
+    /// Place of a whole block that holds no valid record.
+    hollow: Option<u64>,
     unpacker: Unpacker,
     block: Vec<u8>,
     /// `block` is not at its end.
@@ -121,6 +142,10 @@ impl Scanner {
             valid_place: 0,
             what: "",
             sealed: None,
+            after_damage: AfterDamage::Judge,
+            gaps: Vec::new(),
+            resumes_at: None,
+            hollow: None,
             unpacker: Unpacker::new(keys.cloned()),
             block: Vec::new(),
             inside: None,
@@ -138,6 +163,12 @@ impl Scanner {
             }
         }
         scanner
+    }
+
+    /// The same scanner, with another treatment of damage.
+    pub fn after_damage(mut self, after_damage: AfterDamage) -> Scanner {
+        self.after_damage = after_damage;
+        self
     }
 
     /// The header, when it is valid.
@@ -160,6 +191,7 @@ impl Scanner {
             length: self.length,
             what: self.what,
             sealed: self.sealed,
+            gaps: self.gaps,
         }
     }
 
@@ -195,6 +227,7 @@ impl Scanner {
             let step = match self.stage {
                 Stage::Records if compressed => self.block(rest, visit)?,
                 Stage::Records => self.record(rest, visit)?,
+                Stage::Probe => self.probe(rest),
                 Stage::Search => self.search(rest, visit)?,
                 Stage::Done => Step::Stop,
             };
@@ -250,8 +283,52 @@ impl Scanner {
                 }
             }
             Parsed::Need(count) if self.need(self.at, count) => Step::Stop,
-            Parsed::Need(_) | Parsed::Invalid => self.valid_part_ends("no valid record"),
+            Parsed::Need(_) | Parsed::Invalid => {
+                let search = self.valid_part_ends("no valid record");
+                self.probe_after(bytes).unwrap_or(search)
+            }
         })
+    }
+
+    /// Probes the record after the damaged one that begins with `bytes`, if its length may be right.
+    fn probe_after(&mut self, bytes: &[u8]) -> Option<Step> {
+        let length = bytes.first_chunk::<4>().filter(|_| self.salvages())?;
+        let next = self.at.saturating_add(8).saturating_add(u32::from_le_bytes(*length).into());
+        if !self.need(next, 8) {
+            return None;
+        }
+        self.stage = Stage::Probe;
+        Some(Step::Stop)
+    }
+
+    /// Reading continues here if a record is valid here, else the search begins.
+    fn probe(&mut self, bytes: &[u8]) -> Step {
+        match parse_record(LogPosition { segment: self.id, offset: self.at }, bytes) {
+            Parsed::Found(_) => self.resume(self.at, self.at),
+            Parsed::Need(count) if self.need(self.at, count) => Step::Stop,
+            Parsed::Need(_) | Parsed::Invalid => {
+                self.stage = Stage::Search;
+                self.at = self.searched;
+                self.want = 1;
+                Step::Stop
+            }
+        }
+    }
+
+    /// Continues with valid records at a place in the file that has that position.
+    fn resume(&mut self, place: u64, position: u64) -> Step {
+        stdx::reached!("commitlog-salvaged");
+        self.gaps.push((self.valid_place, place));
+        self.stage = Stage::Records;
+        self.valid = position;
+        self.valid_place = place;
+        self.at = place;
+        self.want = 8;
+        Step::Stop
+    }
+
+    fn salvages(&self) -> bool {
+        self.after_damage == AfterDamage::Salvage && self.header.is_some()
     }
 
     fn block<E>(
@@ -281,6 +358,7 @@ impl Scanner {
                     }
                 }
                 Parsed::Need(_) | Parsed::Invalid => {
+                    self.hollow = Some(place);
                     return Ok(self.valid_part_ends("no valid record in a block"));
                 }
             }
@@ -331,7 +409,14 @@ impl Scanner {
             };
             let index = from.saturating_add(next);
             self.searched = base.saturating_add(index as u64);
-            let wanted = match self.candidate(base, bytes, index, visit)? {
+            let candidate = self.candidate(base, bytes, index, visit)?;
+            if let Some((place, position)) = self.resumes_at.take()
+                && self.salvages()
+                && self.hollow != Some(place)
+            {
+                return Ok(self.resume(place, position));
+            }
+            let wanted = match candidate {
                 Parsed::Found(size) => {
                     self.searched = self.searched.saturating_add(size as u64);
                     continue;
@@ -386,6 +471,7 @@ impl Scanner {
             if let Parsed::Found((record @ Record::Marker(_), size)) =
                 parse_record(position, record)
             {
+                self.resumes_at = Some((place, place));
                 visit(Found { header: None, offset: place, place, bytes: size, record })?;
             }
             return Ok(Parsed::Invalid);
@@ -400,7 +486,7 @@ impl Scanner {
             Parsed::Invalid => return Ok(Parsed::Invalid),
         };
         match block.unpack(&mut self.unpacker, &mut self.block) {
-            Ok(()) => {}
+            Ok(()) => self.resumes_at = Some((place, block.offset)),
             Err(NotUnpacked::Damaged(_)) => return Ok(Parsed::Invalid),
             Err(NotUnpacked::Sealed(what)) => {
                 self.sealed = Some(what);
@@ -431,9 +517,18 @@ pub fn scan_bytes<E>(
     bytes: &[u8],
     piece: usize,
     keys: Option<&Keys>,
+    visit: impl FnMut(Found<'_>) -> Result<(), E>,
+) -> Result<Scan, E> {
+    scan_with(Scanner::begin(id, bytes.len() as u64, bytes, keys), bytes, piece, visit)
+}
+
+/// The same with a scanner that has begun.
+pub(crate) fn scan_with<E>(
+    mut scanner: Scanner,
+    bytes: &[u8],
+    piece: usize,
     mut visit: impl FnMut(Found<'_>) -> Result<(), E>,
 ) -> Result<Scan, E> {
-    let mut scanner = Scanner::begin(id, bytes.len() as u64, bytes, keys);
     while let Some((at, want)) = scanner.wants() {
         let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
         let to = from.saturating_add(want.max(piece)).min(bytes.len());

@@ -18,10 +18,12 @@ use crate::{
 
 mod archived;
 mod compressed;
+mod directories;
 mod encrypted;
 mod gathering;
 mod inventories;
 mod pausing;
+mod salvaged;
 
 fn table() -> Table {
     Table {
@@ -52,9 +54,12 @@ fn options(rt: &Rt, sync: SyncMode) -> LogOptions {
         compression: None,
         keys: None,
         archive_directory: None,
+        inventories: INVENTORIES.into(),
+        accept_loss: None,
     }
 }
 
+const INVENTORIES: &str = "metadata/commitlog";
 const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_millis(10) };
 
 /// Runs one life of the node `n1` in a world.
@@ -96,7 +101,7 @@ fn segments(world: &World) -> Vec<String> {
 
 /// Without them the segments themselves show their losses.
 fn remove_inventories(world: &World) {
-    for path in world.disk("n1").list().iter().filter(|p| p.contains(crate::inventory::PREFIX)) {
+    for path in world.disk("n1").list().iter().filter(|p| p.contains(INVENTORIES)) {
         world.disk("n1").remove(path);
     }
 }
@@ -402,8 +407,13 @@ fn fuzz_targets_take_anything() {
     corpus.push(from_hex(GOLDEN));
     corpus.push(from_hex(include_str!("golden_v2.hex")));
     corpus.push(format::encode_descriptor(&table()));
+    corpus.push(b"host 00000000-0000-0000-0000-000000000009\nrun 17\n".to_vec());
+    corpus.push(b"segment 0000000000001001 4096\n".to_vec());
     testkit::Mutations::of(corpus).run(|data| {
         fuzz::fuzz_segment(data);
         fuzz::fuzz_descriptor(data);
+        fuzz::fuzz_salvage(data);
+        fuzz::fuzz_inventory(data);
+        fuzz::fuzz_directory(data);
     });
 }

@@ -130,19 +130,16 @@ impl From<LogError> for StoreError {
             LogError::Io(e) => e.into(),
             LogError::Failed(e) if e.kind == IoErrorKind::Stopping => StoreError::Stopping,
             LogError::Failed(e) => StoreError::LogFailed(e.to_string()),
-            LogError::Lost { file, expected, found, inventory } => {
-                let found = match found {
-                    None => "it is missing".to_owned(),
-                    Some(found) => format!("it has {found} bytes"),
-                };
-                let what = format!(
-                    "{found}, but {expected} bytes were synced to it: writes that are in no SSTable are missing; \
-                     restore the file, or remove {inventory} to start without them, then repair this node"
-                );
+            LogError::Lost { file, expected, found, inventory, accept } => {
+                let what = commitlog::error::loss(found, expected, &inventory, accept);
                 StoreError::Corrupt { file, what }
             }
-            LogError::Corrupt { file, offset, what } => {
-                StoreError::Corrupt { file, what: format!("{what} at offset {offset}") }
+            LogError::Corrupt { file, offset, what, accept } => {
+                let remedy = commitlog::error::damage_remedy(accept);
+                StoreError::Corrupt { file, what: format!("{what} at offset {offset}; {remedy}") }
+            }
+            LogError::Directory { .. } | LogError::OtherNode { .. } => {
+                StoreError::Invalid(error.to_string())
             }
         }
     }

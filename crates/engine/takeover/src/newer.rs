@@ -123,6 +123,11 @@ async fn adopt(
     let keeps = |table: &Table| keeps.contains(&table.id);
     let changes = schema_changes(&snapshot.schema, &target, &keeps)
         .map_err(|error| TakeoverError::Schema(error.to_string()))?;
+    let drops = |change: &SchemaChange| matches!(change, SchemaChange::DropTable { .. });
+    stdx::invariant!(
+        is_drained || !changes.iter().any(drops),
+        "INV-newer-1: tables are dropped while this node's commit log holds writes"
+    );
     let auth = auth_changes(&snapshot.auth, &imported, snapshot)?;
     let mut entries: Vec<_> =
         changes.into_iter().map(|change| Transformation::Schema(Box::new(change))).collect();

@@ -221,6 +221,25 @@ fn check_decommission(snapshot: &ClusterSnapshot, force: bool) -> Result<(), Act
             "Node in {mode} state; wait for status to become normal or restart"
         ));
     }
+    let lacking = lacking_keyspaces(snapshot, me, &staying);
+    if !lacking.is_empty() {
+        return refused(format!(
+            "Not enough live nodes to maintain replication factor in keyspace {}. Perform a forceful decommission to \
+             ignore.",
+            lacking.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Keyspaces that would have fewer nodes than replicas without this one, in Cassandra's words; it names
+/// the first only.
+fn lacking_keyspaces(
+    snapshot: &ClusterSnapshot,
+    me: &Member,
+    staying: &[&Arc<Member>],
+) -> Vec<String> {
+    let mut lacking = Vec::new();
     for keyspace in snapshot.schema.keyspaces.values().filter(|k| !k.is_virtual) {
         let (factor, nodes) = match replication_of(keyspace) {
             Replication::Local => continue,
@@ -231,14 +250,10 @@ fn check_decommission(snapshot: &ClusterSnapshot, force: bool) -> Result<(), Act
             }
         };
         if nodes <= factor {
-            return refused(format!(
-                "Not enough live nodes to maintain replication factor in keyspace {} (RF = \
-                 {factor}, N = {nodes}). Perform a forceful decommission to ignore.",
-                keyspace.name
-            ));
+            lacking.push(format!("{} (RF = {factor}, N = {nodes})", keyspace.name));
         }
     }
-    Ok(())
+    lacking
 }
 
 /// The dead member of that id.

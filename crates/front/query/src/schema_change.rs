@@ -147,8 +147,20 @@ pub(crate) async fn await_next_attempt(
         return Ok(());
     }
     let id = Uuid::from_bytes(executor.uuids.random_uuid());
-    tracing::error!(%id, %error, "{what} failed");
+    match is_refusal(&error) {
+        true => tracing::info!(%error, "{what} refused"),
+        false => tracing::error!(%id, %error, "{what} failed"),
+    }
     Err(Failure::submit(&error, id))
+}
+
+/// Returns true if the change does not fit the cluster as it is: the client gets the reason, and nothing
+/// has failed.
+fn is_refusal(error: &SubmitError) -> bool {
+    matches!(
+        error,
+        SubmitError::Rejected(_) | SubmitError::Refused(_) | SubmitError::TooLarge { .. }
+    )
 }
 
 /// The datacenters and how many nodes each has, those that join too.
@@ -165,4 +177,17 @@ fn datacenters(snapshot: &ClusterSnapshot) -> Vec<(&str, u32)> {
 pub(crate) fn moving(snapshot: &ClusterSnapshot) -> impl Iterator<Item = SocketAddr> {
     let members = snapshot.members.values();
     members.filter(|m| m.state != MemberState::Normal).map(|m| m.storage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_does_not_fit_is_a_refusal_and_a_log_that_cannot_be_written_is_not() {
+        assert!(is_refusal(&SubmitError::Refused("try again when that is done".to_owned())));
+        assert!(is_refusal(&SubmitError::TooLarge { bytes: 2, max: 1 }));
+        assert!(!is_refusal(&SubmitError::Unavailable));
+        assert!(!is_refusal(&SubmitError::NoMajority { received: 1, required: 2 }));
+    }
 }

@@ -186,7 +186,7 @@ impl ReplicaWindow {
     fn leave(&mut self, bytes: usize) {
         stdx::debug_invariant!(
             self.count > 0 && self.bytes >= bytes,
-            "window: {bytes} bytes end that were never sent, {} in {} mutations are under way",
+            "INV-backpressure-1: {bytes} bytes end that were never sent, {} in {} mutations are under way",
             self.bytes,
             self.count
         );

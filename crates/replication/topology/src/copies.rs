@@ -105,6 +105,7 @@ impl RangeCopies {
         let known = self.env.orders.jobs.borrow().get(&key).cloned();
         match known {
             Some((at, job)) if at == epoch => {
+                // The sender repeats the order.
                 if matches!(job, Job::Failed(_)) {
                     self.env.orders.jobs.borrow_mut().remove(&key);
                 }
@@ -116,16 +117,27 @@ impl RangeCopies {
                 return Job::Failed("a later order replaced this one".to_owned());
             }
             // An older copy runs to its end; its outcome is ignored.
-            Some(_) | None => {}
+            Some(_) => self.env.orders.forget_failures(&key),
+            None => {}
         }
         self.env.orders.jobs.borrow_mut().insert(key.clone(), (epoch, Job::Running));
         self.env.orders.copies.note_own(&key, CopyProgress::default());
         let (this, what) = (self.clone(), order.what.clone());
         let task = async move {
             let outcome = match this.carry_out(&what, epoch, mover).await {
-                Ok(()) => Job::Done,
+                Ok(()) => {
+                    this.env.orders.forget_failures(&key);
+                    Job::Done
+                }
                 Err(error) => {
-                    tracing::warn!(of = key.as_str(), error, "cannot fetch ranges");
+                    if let Some(attempts) = this.env.orders.count_failure(&key) {
+                        tracing::warn!(
+                            of = key.as_str(),
+                            attempts,
+                            error,
+                            "cannot fetch ranges; the copy is retried, and logged less often"
+                        );
+                    }
                     Job::Failed(error)
                 }
             };

@@ -66,6 +66,8 @@ pub struct Orders {
     /// The newest copy of each member that leaves, or of each keyspace, with the epoch of its
     /// order.
     pub(crate) jobs: RefCell<BTreeMap<String, (Epoch, Job)>>,
+    /// How often each of them failed without interruption.
+    pub(crate) failures: RefCell<BTreeMap<String, u32>>,
     /// The leaving node, and the nodes that have not copied yet.
     pub(crate) removal: RefCell<Option<(HostId, BTreeSet<HostId>)>>,
     /// The copies are not waited for.
@@ -91,6 +93,20 @@ pub struct Orders {
 }
 
 impl Orders {
+    /// Counts a failed copy. Returns the count if it is to be logged: the sender of the order repeats it each
+    /// second, so the first failure is, and then each power of two.
+    pub(crate) fn count_failure(&self, key: &str) -> Option<u32> {
+        let mut all = self.failures.borrow_mut();
+        let count = all.entry(key.to_owned()).or_default();
+        *count = count.saturating_add(1);
+        Some(*count).filter(|count| count.is_power_of_two())
+    }
+
+    /// Ends the count of failures of a copy.
+    pub(crate) fn forget_failures(&self, key: &str) {
+        self.failures.borrow_mut().remove(key);
+    }
+
     /// The removal in progress: the leaving node, and the nodes that still copy.
     pub fn removal(&self) -> Option<(HostId, Vec<HostId>)> {
         let removal = self.removal.borrow();
@@ -231,6 +247,16 @@ pub fn read_order(payload: &[u8]) -> std::result::Result<Order, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_of_a_copy_are_logged_ever_less_often_until_it_is_done() {
+        let orders = Orders::default();
+        let logged: Vec<u32> = (0..20).filter_map(|_| orders.count_failure("keyspace a")).collect();
+        assert_eq!(logged, [1, 2, 4, 8, 16]);
+        assert_eq!(orders.count_failure("keyspace b"), Some(1));
+        orders.forget_failures("keyspace a");
+        assert_eq!(orders.count_failure("keyspace a"), Some(1));
+    }
 
     #[test]
     fn one_movement_at_a_time_from_the_moment_it_is_ordered() {

@@ -5,6 +5,7 @@ use rt::IoErrorKind;
 use super::{CommitLog, SegmentFile};
 use crate::error::LogError;
 use crate::format::{LogPosition, SegmentId};
+use crate::inventory::Update;
 
 impl CommitLog {
     /// Deletes this run's segments that lie wholly below `position`, oldest first, and none while
@@ -36,7 +37,7 @@ impl CommitLog {
             if let Some(file) = self.inner.state.borrow_mut().files.get_mut(&segment) {
                 file.is_released = true;
             }
-            self.write_inventory(false).await?;
+            self.write_inventory(Update::Routine).await?;
             match self.inner.fs.remove_file(&self.path_of(segment)).await {
                 Ok(()) => {}
                 Err(error) if error.kind == IoErrorKind::NotFound => {}
@@ -65,7 +66,14 @@ impl CommitLog {
             }
             SegmentId::new(state.next_sequence, 0)
         };
-        self.release_below(LogPosition { segment: after, offset: 0 }).await
+        self.release_below(LogPosition { segment: after, offset: 0 }).await?;
+        Ok(self.write_inventory(Update::Now).await?)
+    }
+
+    /// Returns true if the log is closed and no segment is left, of any run.
+    pub(crate) fn is_released(&self) -> bool {
+        let state = self.inner.state.borrow();
+        state.closed && state.files.is_empty() && self.inner.old.borrow().is_empty()
     }
 
     /// Segments of this run that are complete and synced, oldest first.

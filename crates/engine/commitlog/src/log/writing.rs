@@ -13,6 +13,7 @@ use super::{BUFFER_BYTES, CommitLog, SegmentFile, State};
 use crate::blocks::BlockPlace;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentId};
+use crate::inventory::Update;
 
 /// Once this many tasks waited for one slow sync, the next one gathers.
 const GATHERS_FROM: usize = 8;
@@ -417,7 +418,7 @@ impl CommitLog {
         // The marker itself waits for no one; a failure shows at the next commit.
         let _ = self.write_until(target).await;
         // A list that lags is written with the next sync.
-        let _ = self.write_inventory(false).await;
+        let _ = self.write_inventory(Update::Routine).await;
         self.archive_finished().await;
     }
 

@@ -108,7 +108,10 @@ fn a_restore_refuses_damaged_headers_and_segments_of_cassandras() {
     ] {
         world.disk("n1").write(&path, &bytes);
         let error = restore_life(&world).unwrap_err();
-        assert_eq!(error, LogError::Corrupt { file: format!("archive/{name}"), offset: 0, what });
+        assert_eq!(
+            error,
+            LogError::Corrupt { file: format!("archive/{name}"), offset: 0, what, accept: None }
+        );
     }
     world.disk("n1").write(&path, &whole);
     world.disk("n1").write("/n1/archive/CommitLog-7-1.log", b"");

@@ -1,11 +1,10 @@
 //! Segments that are deleted, emptied or cut while the node is down.
 
 use super::*;
-use crate::inventory::PREFIX;
 
 fn inventories(world: &World) -> Vec<String> {
     let all = world.disk("n1").list();
-    all.into_iter().filter(|p| p.contains(PREFIX) && !p.ends_with(".tmp")).collect()
+    all.into_iter().filter(|p| p.contains(INVENTORIES) && !p.ends_with(".tmp")).collect()
 }
 
 /// Like [`write_life`], with an end.
@@ -37,8 +36,8 @@ fn a_segment_that_was_deleted_emptied_or_cut_refuses_the_start_by_name() {
                     Some(length) => world.disk("n1").write(path, &whole[..length]),
                 }
                 match replay_life(&world) {
-                    Err(LogError::Lost { file, expected, found, inventory }) => {
-                        assert!(path.ends_with(&file) && inventory.contains(PREFIX), "{file}");
+                    Err(LogError::Lost { file, expected, found, inventory, .. }) => {
+                        assert!(path.ends_with(&file) && inventory.contains(INVENTORIES), "{file}");
                         assert_eq!(found, length.map(|length| length as u64));
                         assert!(expected <= whole.len() as u64);
                     }

@@ -79,6 +79,11 @@ pub struct StoreOptions {
     pub commitlog_keys: Option<commitlog::Keys>,
     /// Where commit-log segments are archived before they are deleted.
     pub commitlog_archive_directory: Option<String>,
+    /// Directory of the lists of commit-log segments, in the node's metadata. `None`: one beside the
+    /// commit log's directory.
+    pub commitlog_inventories: Option<String>,
+    /// The run whose missing or damaged commit-log data the operator gives up.
+    pub commitlog_accept_loss: Option<u64>,
     /// Filter of the replay of the old commit log.
     pub replay: ReplayOptions,
     /// All tables that the metadata log ever had: mutations of others in the old commit log refuse the start.
@@ -164,6 +169,8 @@ impl StoreOptions {
             commitlog_compression: None,
             commitlog_keys: None,
             commitlog_archive_directory: None,
+            commitlog_inventories: None,
+            commitlog_accept_loss: None,
             replay: ReplayOptions::default(),
             tables_ever: None,
             memtable_bytes_max: 256 << 20,
@@ -205,6 +212,11 @@ impl StoreOptions {
             compression: self.commitlog_compression,
             keys: self.commitlog_keys.clone(),
             archive_directory: self.commitlog_archive_directory.clone(),
+            inventories: self
+                .commitlog_inventories
+                .clone()
+                .unwrap_or_else(|| format!("{}-inventories", self.commitlog_directory)),
+            accept_loss: self.commitlog_accept_loss,
         }
     }
 }

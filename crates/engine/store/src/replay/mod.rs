@@ -43,6 +43,8 @@ pub struct ReplayReport {
     pub tails: Vec<(String, u64, u64)>,
     /// Inventories of the commit log that cannot be read.
     pub damaged_inventories: Vec<String>,
+    /// Missing segments and damaged parts of the commit log that the operator gave up.
+    pub lost: Vec<String>,
     /// SSTables that were written before the log was at its end, because memtables were at their budget.
     pub files: u64,
     /// Most bytes that memtables had.
@@ -149,6 +151,7 @@ impl Replay {
         report.mutations = summary.mutations;
         report.tails = summary.tails;
         report.damaged_inventories = summary.damaged_inventories;
+        report.lost = summary.lost;
         self.forget_emptied();
         let named = counts.iter().filter_map(|(id, count)| {
             let table = self.tables.table(*id)?.version();

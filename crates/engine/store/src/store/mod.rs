@@ -159,6 +159,15 @@ impl Store {
         Ok((store, report))
     }
 
+    /// Makes the list of this run's commit-log segments, when the start is accepted and
+    /// [`commitlog::LogDirectory::claim`] was called, before the first write.
+    ///
+    /// # Errors
+    /// `Io`: the list cannot be written.
+    pub async fn begin_log(&self) -> Result<(), StoreError> {
+        Ok(self.rooms.env.log.begin().await?)
+    }
+
     /// Refuses new writes from now on and flushes everything, so that the next start replays
     /// nothing and Cassandra can open the files. Reads continue.
     ///

@@ -228,6 +228,37 @@ impl Transfer {
         Ok(found)
     }
 
+    /// Complete file sets in the table's directory, as `<directory>/<prefix>`, with a number that this node
+    /// has assigned or passed, and that this shard neither shows nor writes nor removes. A set that no shard
+    /// knows was put there by someone else, and [`Transfer::claim_new_files`] does not name it. To be called
+    /// before that.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `Io`, `Stopping`.
+    pub async fn unknown_files(&self, id: TableId) -> Result<Vec<String>, StoreError> {
+        let table = self.importing(id).await?;
+        let _own = self.files.slots.own_table(&table).await;
+        let fs = self.env.rt.fs();
+        let own = self.files.directories.directory_of(&table.version().table);
+        let mut unknown = Vec::new();
+        for directory in self.files.directories.everywhere(&fs, &own).await? {
+            for set in file_sets(&fs, &directory).await? {
+                let generation = set.descriptor.generation;
+                let is_passed = generation.0 & Descriptor::UUID_GENERATION == 0
+                    && generation <= table.generation.get();
+                let is_own = table.view().files.iter().any(|f| f.generation == generation)
+                    || table.generations_in_flight().contains(&generation);
+                if is_passed
+                    && !is_own
+                    && !crate::files::table_files::has_note(&fs, &directory, generation).await?
+                {
+                    unknown.push(format!("{directory}/{}", set.descriptor.prefix()));
+                }
+            }
+        }
+        Ok(unknown)
+    }
+
     /// Writes TOC.txt of complete file sets of the table's directory that have none.
     async fn rebuild_tocs(
         &self,

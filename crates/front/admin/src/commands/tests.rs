@@ -149,6 +149,20 @@ fn a_node_leaves_only_when_enough_stay() {
     );
 }
 
+/// Cassandra names one keyspace an attempt.
+#[test]
+fn a_refused_decommission_names_every_keyspace_with_too_few_nodes() {
+    let mut snapshot = snapshot(2);
+    let mut keyspaces = snapshot.schema.keyspaces.clone();
+    for (name, factor) in [("system_distributed", 3), ("once", 1)] {
+        keyspaces.insert(name.into(), keyspace(name, "SimpleStrategy", factor, Vec::new()));
+    }
+    snapshot.schema = Arc::new(Schema::from_keyspaces(keyspaces));
+    let refused = check_decommission(&snapshot, false).unwrap_err().to_string();
+    let named = "in keyspace ks (RF = 2, N = 2), system_distributed (RF = 3, N = 2). Perform";
+    assert!(refused.contains(named), "{refused}");
+}
+
 #[test]
 fn only_dead_nodes_are_removed() {
     let remove = |id: String| ClusterCommand::RemoveNode { host_id: id };

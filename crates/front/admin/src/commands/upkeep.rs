@@ -89,11 +89,12 @@ pub enum UpkeepRequest {
 pub enum UpkeepReply {
     /// It is done.
     Done,
-    /// Files that were taken in or named, and directories that were refused.
+    /// Files that were taken in or named, and directories that were refused. Answer to
+    /// [`UpkeepRequest::NewFiles`]: also file sets that cannot be taken in and that this shard does not know.
     Imported {
         /// Files.
         files: Vec<Descriptor>,
-        /// Directories.
+        /// Directories, or file sets.
         failed: Vec<String>,
     },
     /// How tables are compacted.

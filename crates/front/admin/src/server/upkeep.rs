@@ -2,6 +2,8 @@
 //!
 //! Shard 0 takes an import in, then every shard shows it: see crate `store`.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::{Query, State};
 use rt::MeshError;
@@ -15,7 +17,7 @@ use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, DrainRequest, ImportReport,
     ImportRequest, RefreshRequest, RepairedRequest, SstableReport,
 };
-use crate::request::{AdminReply, AdminRequest};
+use crate::request::{ActionError, AdminReply, AdminRequest};
 
 impl Api {
     /// Asks shard 0.
@@ -45,18 +47,51 @@ impl Api {
         Ok(report)
     }
 
-    /// Files in the directory of a table that no shard knows.
-    async fn new_files(&self, keyspace: &str, table: &str) -> Answer<Vec<Descriptor>> {
+    /// Files in the directory of a table that no shard knows: those to be taken in, and those whose numbers
+    /// are in use.
+    async fn new_files(&self, keyspace: &str, table: &str) -> Answer<NewFiles> {
         let (keyspace, table) = (keyspace.to_owned(), table.to_owned());
         let request = AdminRequest::Upkeep(UpkeepRequest::NewFiles { keyspace, table });
-        let mut all = Vec::new();
+        let mut all = NewFiles::default();
+        let mut unknown: Option<BTreeSet<String>> = None;
         for reply in self.call(&request).await? {
-            if let AdminReply::Upkeep(UpkeepReply::Imported { files, .. }) = reply {
-                all.extend(files);
+            if let AdminReply::Upkeep(UpkeepReply::Imported { files, failed }) = reply {
+                all.files.extend(files);
+                let of_shard: BTreeSet<String> = failed.into_iter().collect();
+                unknown = Some(match unknown {
+                    None => of_shard,
+                    Some(before) => before.intersection(&of_shard).cloned().collect(),
+                });
             }
         }
+        all.skipped = unknown.unwrap_or_default();
         Ok(all)
     }
+}
+
+/// Files that were put into the directory of a table.
+#[derive(Default)]
+struct NewFiles {
+    /// To be taken in.
+    files: Vec<Descriptor>,
+    /// File sets that cannot be, because their numbers are in use.
+    skipped: BTreeSet<String>,
+}
+
+/// Most file sets that an error names.
+const SKIPPED_NAMED: usize = 10;
+
+/// The error for file sets that were skipped.
+fn skipped_files(skipped: &BTreeSet<String>) -> ApiError {
+    let named: Vec<&str> = skipped.iter().take(SKIPPED_NAMED).map(String::as_str).collect();
+    let text = format!(
+        "{} SSTables were not loaded, because this node has assigned their numbers: {}{}. Move them to another \
+         directory and use nodetool import",
+        skipped.len(),
+        named.join(", "),
+        if skipped.len() > named.len() { ", ..." } else { "" }
+    );
+    ActionError::Failed(text).into()
 }
 
 pub(super) async fn import(
@@ -79,13 +114,16 @@ pub(super) async fn refresh(
 ) -> Answer<Json<DrainRequest>> {
     let task = tokio::spawn(async move {
         let _busy = Busy::new(&api.busy);
-        let files = api.new_files(&keyspace, &table).await?;
-        if files.is_empty() {
-            return Ok(());
+        let NewFiles { files, skipped } = api.new_files(&keyspace, &table).await?;
+        if !files.is_empty() {
+            let (of_keyspace, of_table) = (keyspace.clone(), table.clone());
+            let request = UpkeepRequest::Refresh { keyspace, table, files };
+            api.take_in(of_keyspace, of_table, request).await?;
         }
-        let (of_keyspace, of_table) = (keyspace.clone(), table.clone());
-        let request = UpkeepRequest::Refresh { keyspace, table, files };
-        api.take_in(of_keyspace, of_table, request).await.map(|_| ())
+        match skipped.is_empty() {
+            true => Ok(()),
+            false => Err(skipped_files(&skipped)),
+        }
     });
     let done = task.await.unwrap_or_else(|error| Err(ApiError::internal(&error.to_string())));
     done.map(|()| Json(DrainRequest {}))

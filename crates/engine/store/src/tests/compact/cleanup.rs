@@ -71,6 +71,30 @@ fn files_lose_what_is_not_owned_and_keep_the_rest_after_a_restart_too() {
     });
 }
 
+/// A write that arrives when the ranges are reported is not cleaned: they may be owned again. INV-cleanup-1.
+#[test]
+fn what_is_written_after_the_ranges_were_reported_stays() {
+    run(62, |rt| async move {
+        let store = open(&rt).await;
+        for pk in 0..10 {
+            write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
+        }
+        let beside = store.clone();
+        let report = move || {
+            let bytes = insert(3, 2, "later", 200);
+            let mutation = MutationRef::open(&bytes).unwrap();
+            beside.apply(&mutation, true).unwrap();
+            Some(OwnedRanges::new(Vec::new()))
+        };
+        store.compactor().cleanup(TABLE, report).await.unwrap();
+        assert_eq!(found(&store, 10).await, [3]);
+        assert_eq!(read_partition(&store, 3).await.len(), 1);
+        store.flush(None).await.unwrap();
+        assert_eq!(found(&store, 10).await, [3]);
+        store.stop().await;
+    });
+}
+
 #[test]
 fn a_cleanup_that_is_given_up_changes_nothing_and_one_that_owns_nothing_empties() {
     run(61, |rt| async move {

@@ -4,6 +4,7 @@
 use rt::Group;
 
 use crate::SnapshotInfo;
+use crate::tests::everywhere::rows_of;
 use crate::tests::*;
 
 const INPUTS: i32 = 3;
@@ -106,6 +107,19 @@ fn a_snapshot_at_any_moment_of_a_compaction_has_the_files_of_one_moment() {
             let left = complete(rt, &directory, place).await;
             assert!(left.len() == 1 && !inputs.contains(&left[0]), "{place}: {left:?}");
         },
+    );
+}
+
+/// INV-store-2.
+#[test]
+fn a_read_at_any_moment_of_a_compaction_finds_every_row_once() {
+    at_every_moment(
+        async |_, store| {
+            let rows = rows_of(&read_all(store).await);
+            let expected: Vec<(i32, i32)> = (0..INPUTS).map(|pk| (pk, 1)).collect();
+            assert_eq!(rows.keys().copied().collect::<Vec<_>>(), expected);
+        },
+        async |_, _, _, _| {},
     );
 }
 

@@ -263,6 +263,7 @@ fn a_refresh_takes_what_somebody_put_into_the_tables_directory() {
                 }
             }
         }
+        assert_eq!(store.transfer().unknown_files(TABLE).await, Ok(vec![]));
         let new = store.transfer().claim_new_files(TABLE).await.unwrap();
         assert_eq!(new.iter().map(|d| d.generation.0).collect::<Vec<_>>(), [1000, 1001]);
         // A table of other types does not take them.
@@ -282,9 +283,58 @@ fn a_refresh_takes_what_somebody_put_into_the_tables_directory() {
         rows.insert((50, 1), "own".to_owned());
         assert_eq!(rows_of(&read_all(&store).await), rows);
         assert_eq!(store.transfer().claim_new_files(TABLE).await, Ok(vec![]));
+        assert_eq!(store.transfer().unknown_files(TABLE).await, Ok(vec![]));
         store.stop().await;
         let store = open_manual(&rt).await;
         assert_eq!(rows_of(&read_all(&store).await), rows);
+    });
+}
+
+/// The truncation is later than every row of the files. INV-import-3.
+#[test]
+fn a_truncation_between_import_and_adoption_counts_as_before_the_import() {
+    run(408, |rt| async move {
+        set_aside(&rt).await;
+        let store = open_manual(&rt).await;
+        write(&store, &insert(50, 1, "own", 1)).await.unwrap();
+        store.flush(None).await.unwrap();
+        let table = store.transfer();
+        let done = table.import(TABLE, &[SOURCE.to_owned()], &verified()).await.unwrap();
+        let at = TimestampMicros(rt.wall().0);
+        store.lifecycle().truncate(TABLE, at).await.unwrap();
+        store.transfer().adopt(TABLE, &done.files).await.unwrap();
+        assert_eq!(rows_of(&read_all(&store).await), expected());
+        store.stop().await;
+        let store = open_manual(&rt).await;
+        assert_eq!(rows_of(&read_all(&store).await), expected());
+    });
+}
+
+#[test]
+fn files_whose_numbers_are_in_use_are_named_and_not_claimed() {
+    run(407, |rt| async move {
+        set_aside(&rt).await;
+        let store = open_manual(&rt).await;
+        for pk in 0..3 {
+            write(&store, &insert(pk, 1, "own", 1)).await.unwrap();
+            store.flush(None).await.unwrap();
+        }
+        store.compactor().compact_major(TABLE).await.unwrap();
+        let (own, fs) = (directory(&store), rt.fs());
+        let (set, _) = sstable::list_sstables(&fs, SOURCE).await.unwrap().remove(0);
+        let target = Descriptor::new(set.version, stdx::Generation(1));
+        assert!(!names(&rt, &own).await.iter().any(|name| name.starts_with(&target.prefix())));
+        for component in sstable::Component::ALL {
+            let from = format!("{SOURCE}/{}", set.file_name(component));
+            if fs.exists(&from).await.unwrap() {
+                let to = format!("{own}/{}", target.file_name(component));
+                fs.hard_link(&from, &to).await.unwrap();
+            }
+        }
+        let named = vec![format!("{own}/{}", target.prefix())];
+        assert_eq!(store.transfer().unknown_files(TABLE).await, Ok(named));
+        assert_eq!(store.transfer().claim_new_files(TABLE).await, Ok(vec![]));
+        store.stop().await;
     });
 }
 

@@ -28,6 +28,11 @@ fn answer_upkeep(shard: u16, request: AdminRequest) -> AdminReply {
             [bad] if bad == "/bad" => taken(&[], &["/bad"]),
             _ => taken(&[4, 6], &["/bad"]),
         },
+        // Of the file sets that cannot be taken in, one is known to the second shard.
+        UpkeepRequest::NewFiles { table, .. } if table == "skips" => match shard {
+            0 => taken(&[], &["/d/nb-1-big", "/d/nb-2-big"]),
+            _ => taken(&[], &["/d/nb-2-big"]),
+        },
         UpkeepRequest::NewFiles { .. } => taken(&[100 + u64::from(shard)], &[]),
         UpkeepRequest::Refresh { files, .. } => {
             let numbers: Vec<u64> = files.iter().map(|d| d.generation.0 + 10).collect();
@@ -141,6 +146,11 @@ fn what_the_first_shard_takes_in_every_shard_shows() {
     assert_eq!(shown(), []);
     let refresh = r#"{"keyspace":"ks","table":"t"}"#;
     assert_eq!(node.json("POST", "/api/v1/refresh", refresh).0, 200);
+    let skips = r#"{"keyspace":"ks","table":"skips"}"#;
+    let (status, body) = node.json("POST", "/api/v1/refresh", skips);
+    assert_eq!(status, 500, "{body}");
+    assert!(body.contains("1 SSTables were not loaded") && body.contains("/d/nb-2-big"), "{body}");
+    assert!(!body.contains("nb-1-big") && body.contains("nodetool import"), "{body}");
     assert_eq!(shown(), [(0, 110), (0, 111), (1, 110), (1, 111)]);
     let stop = r#"{"command":"stop","kind":"COMPACTION"}"#;
     assert_eq!(node.json("POST", "/api/v1/compactions", stop).0, 200);
