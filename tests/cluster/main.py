@@ -7,6 +7,7 @@ import traceback
 import cluster
 import copying
 import datacenters
+import encryption
 import faults
 import namespaces
 import upkeep
@@ -18,6 +19,7 @@ GROUPS = {
     "faults": faults.Drivers,
     "datacenters": datacenters.Datacenters,
     "upkeep": upkeep.Upkeep,
+    "encryption": encryption.Encryption,
     "six": faults.Six,
     "upgrade": faults.Upgrade,
     "namespaces": namespaces.Namespaces,

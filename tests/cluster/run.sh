@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Three nodes as processes of this machine, driven by cassandra-driver and nodetool; see README.md.
-#   run.sh [HELENUS [three] [leaving] [faults] [datacenters] [upkeep] [six] [upgrade]
+#   run.sh [HELENUS [three] [leaving] [faults] [datacenters] [upkeep] [encryption] [six] [upgrade]
 #   [namespaces] [namespaces-drivers]]
 # The program is by default $HELENUS_BIN, then target/debug/helenus; the names choose parts.
 # Needs python3 with venv, and 127.0.0.1 to 127.0.0.6 with the ports 7000, 9042, 10000 and 19042
