@@ -1,6 +1,7 @@
 //! Fuzz entries: any bytes as a key store, as PEM, as a certificate, as a revocation list.
 
 use crate::certificate::PeerCertificate;
+use crate::identity::{IdentityQuery, IdentityRule, IdentitySource};
 use crate::material::{Identity, KeyMaterial, Source, Trust, revocation_lists};
 
 /// The password of the fixtures: with another one the reader stops at the checksum.
@@ -16,5 +17,10 @@ pub fn fuzz_material(data: &[u8]) {
         drop(Trust::read(&store, password));
     }
     drop(revocation_lists(&store));
-    drop(PeerCertificate::parse(data));
+    if let Some(certificate) = PeerCertificate::parse(data) {
+        drop(IdentityRule::Spiffe.identity(&certificate));
+        let sources = [IdentitySource::Subject, IdentitySource::AlternativeName];
+        let queries = sources.iter().flat_map(|source| IdentityQuery::new(*source, "=(.*)"));
+        drop(IdentityRule::Queries(queries.collect()).identity(&certificate));
+    }
 }

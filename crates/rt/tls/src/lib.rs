@@ -1,9 +1,9 @@
 //! Key stores, certificates and TLS settings as rustls configurations.
 //!
 //! Owns: the readers of PEM, JKS and PKCS12 ([`material`]), Java's and GnuTLS's names of protocols and cipher suites
-//! ([`offer`]), fields of certificates ([`certificate`]), the configurations of servers and clients ([`config`]), the
-//! schedule of reloads and expiry notices ([`reload`]). Never: files, clocks, sockets. Inputs are bytes, settings and
-//! a [`TimeProvider`]; outputs are configurations and errors.
+//! ([`offer`]), fields of certificates ([`certificate`]), the identity that a certificate names ([`identity`]), the
+//! configurations of servers and clients ([`config`]), the schedule of reloads and expiry notices ([`reload`]). Never:
+//! files, clocks, sockets. Inputs are bytes, settings and a [`TimeProvider`]; outputs are configurations and errors.
 //!
 //! Invariants:
 //! - INV-tls-1: a configuration exists only for a private key that matches its leaf certificate, and for a chain in
@@ -23,6 +23,7 @@ pub mod config;
 mod der;
 mod error;
 pub mod fuzz;
+pub mod identity;
 mod jks;
 pub mod material;
 pub mod offer;
@@ -34,6 +35,7 @@ mod verify;
 pub use certificate::PeerCertificate;
 pub use config::{ClientAuth, ClientParts, ServerParts, client_config, server_config};
 pub use error::TlsError;
+pub use identity::{IdentityError, IdentityQuery, IdentityRule, IdentitySource};
 pub use material::{Identity, KeyMaterial, Source, Trust};
 pub use offer::Offer;
 pub use rustls;

@@ -176,6 +176,10 @@ fn the_fields_of_a_certificate_are_found() {
     assert_eq!(fields.dns_names, ["node.example", "localhost"]);
     assert_eq!(fields.spiffe_id(), Some("spiffe://test.example/node"));
     assert_eq!(fields.subject, "O=Helenus, CN=node.example");
+    assert_eq!(fields.subject_rfc4514, "CN=node.example,O=Helenus");
+    let names =
+        ["DNS=node.example", "DNS=localhost", "IP=127.0.0.1", "URI=spiffe://test.example/node"];
+    assert_eq!(fields.alternative_names, names);
     let seconds = fields.not_after - fields.not_before;
     assert_eq!(seconds, 36_500 * 86_400);
     assert!(fields.is_valid_at(fields.not_after) && !fields.is_valid_at(fields.not_after + 1));
