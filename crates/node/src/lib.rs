@@ -20,6 +20,7 @@ mod bug_log;
 mod cidr;
 mod cluster;
 mod counter_id;
+mod default_password;
 mod disk_usage;
 mod disks;
 mod dropped;

@@ -38,8 +38,8 @@ use crate::dropped::CarriedOut;
 use crate::encryption::ClientKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
-    Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, dropped, expiry,
-    first_role, log_lines, open, parts, serving,
+    Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, default_password,
+    dropped, expiry, first_role, log_lines, open, parts, serving,
 };
 
 /// Most waiting requests for one shard, per kind of request.
@@ -680,6 +680,15 @@ impl Parts {
             tracing::info!(statements = loaded, "prepared statements of the last run");
         }
         first_role::ensure(&self.rt, &self.own_rows, &self.membership, options);
+        if options.authenticator.has_passwords() {
+            let failure = server.start_logins().map_err(|error| {
+                StartError::Setting(format!(
+                    "\"authenticator\": no threads for passwords ({error})"
+                ))
+            })?;
+            self.end_with(failure);
+            default_password::watch(&self.rt, &self.own_rows, server, options);
+        }
         if options.start_native_transport {
             serving::listen(options, server, self.encryption).await?;
         }

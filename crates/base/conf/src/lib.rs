@@ -19,6 +19,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod certificate_login;
 pub mod commitlog;
 pub mod encryption;
 pub mod fuzz;
@@ -33,6 +34,7 @@ pub mod spelling;
 pub mod value;
 pub mod yaml;
 
+pub use certificate_login::{RoleQueries, RoleQuery, RoleQuerySource};
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};
 pub use encryption::{
     CertificatesOfClients, Encryption, EncryptionOptions, KeyPlace, Password, Secret, TrustPlace,
@@ -45,8 +47,8 @@ pub use options::{Options, Setting, Status, settings};
 pub use parameterized::ParameterizedClass;
 pub use reference::reference_markdown;
 pub use value::{
-    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
-    CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
-    LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Snitch, SstableFormat,
-    SstableVersion, StorageCompatibilityMode,
+    Address, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
+    CommitFailurePolicy, CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression,
+    InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner,
+    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
 };
