@@ -5,6 +5,9 @@ The server asks for logins and permissions; `cassandra` is its superuser.
 
 import itertools
 import os
+import select
+import socket
+import struct
 import subprocess
 
 import pytest
@@ -252,3 +255,36 @@ def test_passwords_that_were_verified_are_shown_and_forgotten(root):
     assert "limited" not in {row.role for row in root.execute(cached)}
     assert nodetool("invalidatecredentialscache") == (0, "", "")
     assert list(root.execute(cached)) == []
+
+
+def frame(opcode, body):
+    return struct.pack(">BBHBI", 4, 0, 1, opcode, len(body)) + body
+
+
+def read_frame(connection):
+    header = connection.recv(9, socket.MSG_WAITALL)
+    return header[4], connection.recv(struct.unpack(">I", header[5:])[0], socket.MSG_WAITALL)
+
+
+def test_requests_are_answered_while_many_logins_are_verified(root):
+    """Each login comes from an address of its own, so that none is slowed because of the others."""
+    waiting = []
+    for n in range(200):
+        connection = socket.socket()
+        connection.bind((f"127.0.2.{n + 1}", 0))
+        connection.connect(("127.0.0.1", PORT))
+        startup = struct.pack(">HH11sH5s", 1, 11, b"CQL_VERSION", 5, b"3.0.0")
+        connection.sendall(frame(1, startup))
+        assert read_frame(connection)[0] == 3
+        waiting.append(connection)
+    for n, connection in enumerate(waiting):
+        token = b"\0limited\0wrong %d" % n
+        connection.sendall(frame(15, struct.pack(">i", len(token)) + token))
+    for _ in range(20):
+        root.execute("SELECT key FROM system.local")
+    answered = select.select(waiting, [], [], 0)[0]
+    assert len(answered) < len(waiting)
+    for connection in waiting:
+        opcode, body = read_frame(connection)
+        assert (opcode, body[:4]) == (0, struct.pack(">I", 0x0100))
+        connection.close()

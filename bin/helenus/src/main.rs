@@ -12,6 +12,7 @@ extern crate tool_io;
 
 mod bench;
 mod exit;
+mod hash_password;
 mod local_cluster;
 mod log_records;
 mod logging;
@@ -82,6 +83,9 @@ enum Command {
         #[command(subcommand)]
         command: local_cluster::Command,
     },
+    /// Hash a password for WITH HASHED PASSWORD, as Cassandra's hash_password does
+    #[command(name = "hash_password", alias = "hash-password")]
+    HashPassword(hash_password::Arguments),
     /// Print versions
     Version,
 }
@@ -116,6 +120,7 @@ fn main() -> ExitCode {
         Command::Commitlog { command } => sstable_tools::commitlog::main(command),
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
+        Command::HashPassword(arguments) => hash_password::main(arguments),
         Command::Version => {
             say_line!("helenus {VERSION}");
             exit::OK

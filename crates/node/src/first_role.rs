@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cluster::{Role, Transformation};
-use conf::{Authenticator, Options};
+use conf::Options;
 use membership::Membership;
 use rt::{Gate, Group, Rt};
 
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// wanted.
 pub(crate) fn entry(options: &Options) -> Option<Transformation> {
     let name = &options.auth_superuser_name;
-    if options.authenticator != Authenticator::Password || options.skip_default_role_setup {
+    if !options.authenticator.requires_login() || options.skip_default_role_setup {
         return None;
     }
     let hash = options.auth_superuser_salted_password.as_deref().unwrap_or(DEFAULT_HASH);

@@ -21,6 +21,7 @@ mod cidr;
 mod cluster;
 mod commit_log;
 mod counter_id;
+mod default_password;
 mod disk_usage;
 mod disks;
 mod dropped;

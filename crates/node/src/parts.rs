@@ -7,18 +7,22 @@ use std::time::Duration;
 
 use admin::NodeFacts;
 use conf::{
-    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitLogCompression,
-    CommitLogSync, DataSize, DiskFailurePolicy, FlushCompression, NetworkAuthorizer, Options,
-    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
+    Address, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
+    CommitLogCompression, CommitLogSync, DataSize, DiskFailurePolicy, FlushCompression,
+    NetworkAuthorizer, Options, RoleQueries, RoleQuery, RoleQuerySource, Snitch, SstableFormat,
+    SstableVersion, StorageCompatibilityMode,
 };
 use cql_plan::auth::{AccessRules, CidrRules};
 use cql_plan::functions::user::FunctionLimits;
 use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
-use cql_server::{Authentication, PortEncryption, ServerSettings};
+use cql_server::{
+    Authentication, CertificateLogin, PortEncryption, RoleOfIdentity, ServerSettings,
+};
 use query::{Guardrails, TimestampGuardrails};
 use stdx::{DeletionSeconds, HostId, ShardMap};
 use store::{StoreOptions, SyncMode, Version};
+use tls::{IdentityQuery, IdentityRule, IdentitySource};
 
 use crate::StartError;
 
@@ -196,10 +200,9 @@ pub fn server_settings(
     settings.connections_max = unlimited(options.native_transport_max_concurrent_connections);
     settings.connections_per_ip_max =
         unlimited(options.native_transport_max_concurrent_connections_per_ip);
-    settings.authentication = match options.authenticator {
-        Authenticator::AllowAll => Authentication::AllowAll,
-        Authenticator::Password => Authentication::Password,
-    };
+    settings.connections_per_role_max =
+        unlimited(options.native_transport_max_concurrent_connections_per_role);
+    settings.authentication = authentication(options)?;
     settings.query.access = access_rules(options);
     let idle = options.native_transport_idle_timeout;
     settings.idle_timeout = (!idle.is_zero()).then_some(idle);
@@ -239,10 +242,47 @@ pub fn server_settings(
     Ok(settings)
 }
 
+/// Authentication of clients.
+fn authentication(options: &Options) -> Result<Authentication, StartError> {
+    let mapped = || {
+        let rule = match options.mutual_tls_validator {
+            Some(CertificateValidator::Spiffe) => IdentityRule::Spiffe,
+            // The options were checked.
+            None => IdentityRule::Queries(Vec::new()),
+        };
+        CertificateLogin { rule, roles: RoleOfIdentity::Mapped }
+    };
+    Ok(match options.authenticator {
+        Authenticator::AllowAll => Authentication::AllowAll,
+        Authenticator::Password => Authentication::Password,
+        Authenticator::MutualTls => Authentication::Certificate(mapped()),
+        Authenticator::MutualTlsOrPassword => Authentication::CertificateOrPassword(mapped()),
+        Authenticator::Certificate => {
+            let queries = &options.auth_certificate_role_queries;
+            let rule = IdentityRule::Queries(role_queries(queries)?);
+            Authentication::Certificate(CertificateLogin { rule, roles: RoleOfIdentity::Named })
+        }
+    })
+}
+
+fn role_queries(queries: &RoleQueries) -> Result<Vec<IdentityQuery>, StartError> {
+    let compile = |query: &RoleQuery| {
+        let source = match query.source {
+            RoleQuerySource::Subject => IdentitySource::Subject,
+            RoleQuerySource::AlternativeName => IdentitySource::AlternativeName,
+        };
+        IdentityQuery::new(source, &query.query).map_err(|problem| {
+            let name = "auth_certificate_role_queries";
+            StartError::Setting(format!("\"{name}\": the query {} {problem}", query.query))
+        })
+    };
+    queries.0.iter().map(compile).collect()
+}
+
 /// Authentication and authorization settings.
 fn access_rules(options: &Options) -> AccessRules {
     AccessRules {
-        passwords: options.authenticator == Authenticator::Password,
+        passwords: options.authenticator.has_passwords(),
         permissions: options.authorizer == Authorizer::Cassandra,
         datacenters: options.network_authorizer == NetworkAuthorizer::Cassandra,
         cidrs: match options.cidr_authorizer {

@@ -40,8 +40,8 @@ use crate::encryption::follow::KeyFollower;
 use crate::encryption::nodes::NodeKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
-    Outcome, Program, ReadyHook, StartError, archiving, bug_log, commit_log, counter_id, dropped,
-    expiry, first_role, log_lines, open, parts, remedies, serving,
+    Outcome, Program, ReadyHook, StartError, archiving, bug_log, commit_log, counter_id,
+    default_password, dropped, expiry, first_role, log_lines, open, parts, remedies, serving,
 };
 
 /// Most waiting requests for one shard, per kind of request.
@@ -722,6 +722,15 @@ impl Parts {
             tracing::info!(statements = loaded, "reloaded the prepared statements of the last run");
         }
         first_role::ensure(&self.rt, &self.own_rows, &self.membership, options);
+        if options.authenticator.has_passwords() {
+            let failure = server.start_logins().map_err(|error| {
+                StartError::Setting(format!(
+                    "\"authenticator\": no threads for passwords ({error})"
+                ))
+            })?;
+            self.end_with(failure);
+            default_password::watch(&self.rt, &self.own_rows, server, options);
+        }
         if options.start_native_transport {
             serving::listen(options, server, self.encryption).await?;
         }

@@ -19,6 +19,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod certificate_login;
 pub mod commitlog;
 pub mod encryption;
 pub mod fuzz;
@@ -34,6 +35,7 @@ pub mod spelling;
 pub mod value;
 pub mod yaml;
 
+pub use certificate_login::{RoleQueries, RoleQuery, RoleQuerySource};
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};
 pub use encryption::{
     CertificatesOfClients, Encryption, EncryptionOptions, KeyPlace, Password, Secret, TrustPlace,
@@ -47,8 +49,8 @@ pub use parameterized::ParameterizedClass;
 pub use reference::reference_markdown;
 pub use server_encryption::{InternodeAuthenticator, InternodeEncryption, ServerEncryptionOptions};
 pub use value::{
-    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
-    CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
-    LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Snitch, SstableFormat,
-    SstableVersion, StorageCompatibilityMode,
+    Address, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
+    CommitFailurePolicy, CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression,
+    InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner,
+    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
 };

@@ -6,6 +6,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use crate::certificate_login;
 use crate::encryption::EncryptionOptions;
 use crate::guardrails;
 use crate::known;
@@ -406,6 +407,39 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
     if loader.errors.is_empty() { Ok(loader.loaded) } else { Err(ConfErrors(loader.errors)) }
 }
 
+/// Parameters of the classes of a setting.
+struct ClassParameters {
+    setting: &'static str,
+    /// Classes that have parameters.
+    classes: &'static [&'static str],
+    /// The parameters and the settings that they are.
+    settings: &'static [(&'static str, &'static str)],
+    /// Parameters without meaning here.
+    not_needed: &'static [&'static str],
+    /// Description of the parameters.
+    form: &'static str,
+}
+
+const CLASS_PARAMETERS: [ClassParameters; 2] = [
+    ClassParameters {
+        setting: "authenticator",
+        classes: &["MutualTlsAuthenticator", "MutualTlsWithPasswordFallbackAuthenticator"],
+        settings: &[("validator_class_name", "mutual_tls_validator")],
+        not_needed: &[],
+        form: "the parameter validator_class_name",
+    },
+    ClassParameters {
+        setting: "cidr_authorizer",
+        classes: &["CassandraCIDRAuthorizer"],
+        settings: &[
+            ("cidr_authorizer_mode", "cidr_authorizer_mode"),
+            ("cidr_checks_for_superusers", "cidr_checks_for_superusers"),
+        ],
+        not_needed: &["cidr_groups_cache_refresh_interval", "ip_cache_max_size"],
+        form: "parameters cidr_authorizer_mode and cidr_checks_for_superusers",
+    },
+];
+
 struct Loader {
     loaded: Loaded,
     errors: Vec<ConfError>,
@@ -463,8 +497,8 @@ impl Loader {
             }
             return;
         }
-        if name == "cidr_authorizer" {
-            self.cidr_parameters(node, &origin);
+        if let Some(of) = CLASS_PARAMETERS.iter().find(|of| of.setting == name) {
+            self.class_parameters(of, node, &origin);
         }
         if name.ends_with("_encryption_options") && self.has_wrong_keys(name, node, &origin) {
             return;
@@ -486,32 +520,32 @@ impl Loader {
         }
     }
 
-    /// `parameters` of `cidr_authorizer`, a map or a list of one; without meaning for other classes.
-    fn cidr_parameters(&mut self, node: &Node, origin: &Origin) {
-        const NOT_NEEDED: [&str; 2] = ["cidr_groups_cache_refresh_interval", "ip_cache_max_size"];
+    /// `parameters` of a class, a map or a list of one: each is a setting of its own. Without meaning
+    /// for classes that have none.
+    fn class_parameters(&mut self, of: &ClassParameters, node: &Node, origin: &Origin) {
         let is_meant = class_name(node)
-            .is_some_and(|class| class.eq_ignore_ascii_case(CidrAuthorizer::Cassandra.word()));
+            .is_some_and(|class| of.classes.iter().any(|known| class.eq_ignore_ascii_case(known)));
         let Some(parameters) = node.get("parameters").filter(|p| is_meant && !p.is_null()) else {
             return;
         };
-        let form = "parameters cidr_authorizer_mode and cidr_checks_for_superusers";
         let parameters = match &parameters.kind {
             NodeKind::List(items) => items.first().unwrap_or(parameters),
             _ => parameters,
         };
         let NodeKind::Map(entries) = &parameters.kind else {
             if !matches!(&parameters.kind, NodeKind::List(items) if items.is_empty()) {
-                self.wrong(origin.clone(), "cidr_authorizer", form, parameters);
+                self.wrong(origin.clone(), of.setting, of.form, parameters);
             }
             return;
         };
         for entry in entries {
-            match entry.key.as_str() {
-                name @ ("cidr_authorizer_mode" | "cidr_checks_for_superusers") => {
-                    self.assign(name, name, &entry.value, origin.clone(), "");
+            let key = entry.key.as_str();
+            match of.settings.iter().find(|(parameter, _)| *parameter == key) {
+                Some((_, setting)) => {
+                    self.assign(setting, setting, &entry.value, origin.clone(), "");
                 }
-                name if NOT_NEEDED.contains(&name) => {}
-                other => self.wrong(origin.clone(), other, form, &entry.value),
+                None if of.not_needed.contains(&key) => {}
+                None => self.wrong(origin.clone(), key, of.form, &entry.value),
             }
         }
     }
@@ -807,6 +841,9 @@ fn check_protection(options: &Options, wrong: &mut Inconsistent<'_>) {
         if options.cidr_authorizer != CidrAuthorizer::AllowAll {
             wrong.add("cidr_authorizer", message);
         }
+    }
+    for (name, problem) in certificate_login::check(options) {
+        wrong.add(name, problem);
     }
     let hash = options.auth_superuser_salted_password.as_deref();
     if hash.is_some_and(|hash| hash.len() != 60 || !hash.starts_with("$2a$")) {

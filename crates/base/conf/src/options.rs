@@ -11,15 +11,16 @@ use core::time::Duration;
 
 use stdx::Token;
 
+use crate::certificate_login::RoleQueries;
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::encryption::EncryptionOptions;
 use crate::parameterized::ParameterizedClass;
 use crate::server_encryption::{InternodeAuthenticator, ServerEncryptionOptions};
 use crate::value::{
-    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
-    CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
-    LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Range, Refusal,
-    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode, Value,
+    Address, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
+    CommitFailurePolicy, CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression,
+    InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner,
+    Range, Refusal, Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode, Value,
 };
 use crate::yaml::Node;
 
@@ -307,6 +308,8 @@ settings! {
         supported cold native_transport_max_concurrent_connections: i64 = -1, -1 to i64::MAX;
         /// Limit of client connections from one address; -1 is no limit.
         supported cold native_transport_max_concurrent_connections_per_ip: i64 = -1, -1 to i64::MAX;
+        /// Limit of client connections that are logged in as one role; -1 is no limit.
+        supported cold native_transport_max_concurrent_connections_per_role: i64 = -1, -1 to i64::MAX;
         /// Limit of requests in flight on one connection; more are answered with OVERLOADED.
         supported cold native_transport_max_concurrent_requests_per_connection: u32 = 8192, 1 to 32_768;
         /// Limit of bytes of requests in flight. Unset: 15 % of `memory`.
@@ -339,8 +342,16 @@ settings! {
         supported cold internode_authenticator: InternodeAuthenticator = InternodeAuthenticator::AllowAll;
     }
     "Access" {
-        /// How clients prove who they are.
+        /// How clients log in. As in Cassandra it may be a map with `class_name` and `parameters`: the
+        /// parameter `validator_class_name` is the next setting. See [access](access.md).
         supported cold authenticator: Authenticator = Authenticator::AllowAll;
+        /// Which part of a client's certificate is its identity: `SpiffeCertificateValidator`. The
+        /// authenticators of mutual TLS need it.
+        supported cold mutual_tls_validator: Option<CertificateValidator> = None;
+        /// Where `CertificateAuthenticator` (Scylla's) finds the role in a client's certificate: a list of
+        /// `source` (SUBJECT or ALTNAME) and `query` (a regular expression with one group); the first match
+        /// counts.
+        supported cold auth_certificate_role_queries: RoleQueries = RoleQueries::default();
         /// What a connected role may do.
         supported cold authorizer: Authorizer = Authorizer::AllowAll;
         /// Which datacenters a connected role may use.
@@ -354,8 +365,7 @@ settings! {
         supported cold cidr_authorizer_mode: CidrMode = CidrMode::Monitor;
         /// Whether CIDR groups restrict superusers too.
         supported cold cidr_checks_for_superusers: bool = false;
-        /// Name of the superuser that is created when a cluster with `PasswordAuthenticator` has no
-        /// roles.
+        /// Name of the superuser that is created when a cluster whose clients log in has no roles.
         supported cold auth_superuser_name: String = "cassandra".to_owned();
         /// Its password as a bcrypt hash (`$2a$10$...`). Unset: the password is `cassandra`.
         supported cold auth_superuser_salted_password: Option<String> = None;

@@ -15,8 +15,8 @@ use stdx::Token;
 use crate::yaml::{Node, NodeKind};
 
 pub use words::{
-    Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy, CommitLogSync,
-    DiskFailurePolicy, FlushCompression, InternodeCompression, LogFormat, LogLevel,
+    Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode, CommitFailurePolicy,
+    CommitLogSync, DiskFailurePolicy, FlushCompression, InternodeCompression, LogFormat, LogLevel,
     NetworkAuthorizer, Partitioner, Snitch, SstableFormat, SstableVersion,
     StorageCompatibilityMode,
 };

@@ -185,9 +185,11 @@ impl CqlServer {
         let server = self.inner.clone();
         let connection = Connection::encrypted(self, conn.peer_addr(), conn.tls());
         let peer = conn.peer_addr().ip();
+        let session = connection.session().clone();
         let task = async move {
             driver::serve(server.clone(), connection, conn, received).await;
             server.mesh.closed(server.rt.shard());
+            server.uncount_role(&session).await;
             server.connection_ended(peer).await;
         };
         let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "cql", task);
@@ -323,7 +325,7 @@ impl Drop for Listening {
 }
 
 /// Returns the first future's output, or `None` if the second completes before.
-async fn first_of<A: Future, B: Future>(first: A, second: B) -> Option<A::Output> {
+pub(crate) async fn first_of<A: Future, B: Future>(first: A, second: B) -> Option<A::Output> {
     let mut first = std::pin::pin!(first);
     let mut second = std::pin::pin!(second);
     std::future::poll_fn(|cx| {

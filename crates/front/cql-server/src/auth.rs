@@ -13,6 +13,13 @@ use stdx::{FixedMap, Instant};
 /// The class name that AUTHENTICATE carries; drivers compare it.
 pub(crate) const AUTHENTICATOR: &str = "org.apache.cassandra.auth.PasswordAuthenticator";
 
+/// The same where clients without a certificate send a password.
+pub(crate) const FALLBACK_AUTHENTICATOR: &str =
+    "org.apache.cassandra.auth.MutualTlsWithPasswordFallbackAuthenticator";
+
+/// Longest SASL token. Many logins may wait, before anything is known about their clients.
+const TOKEN_BYTES_MAX: usize = 4096;
+
 /// Credentials that a client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
@@ -25,6 +32,9 @@ pub(crate) struct Credentials {
 /// # Errors
 /// Cassandra's message, to be sent as bad credentials.
 pub(crate) fn decode_plain(token: &[u8]) -> Result<Credentials, String> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(format!("Credentials are longer than {TOKEN_BYTES_MAX} bytes"));
+    }
     let mut parts = token.rsplit(|b| *b == 0);
     let password = parts.next().unwrap_or_default();
     let user = parts.next();
@@ -164,6 +174,9 @@ mod tests {
         assert_eq!(plain(b"\0\0secret"), null_user);
         assert_eq!(plain(b"me\0secret"), null_user);
         assert!(plain(b"\0me\0se\0cret").unwrap_err().contains("contains NUL"));
+        let long = |bytes: usize| [b"\0me\0".as_slice(), &vec![b'x'; bytes - 4]].concat();
+        assert!(plain(&long(4096)).is_ok());
+        assert_eq!(plain(&long(4097)).unwrap_err(), "Credentials are longer than 4096 bytes");
     }
 
     #[test]

@@ -12,16 +12,16 @@
 //! INV-connection-2: whatever bytes arrive, only this connection is affected.
 //! INV-trace-1: a tracing id in an answer has its session.
 
-use crate::auth;
 use crate::frame_sink::FrameSink;
+use crate::login::{self, Early};
 use crate::pending::{Entry, Freed, Pending};
 use crate::running::{Running, Task};
 use crate::server::{CqlServer, Server};
 use crate::session::{Answering, Session, Stage};
 use crate::settings::Authentication;
 use cql_wire::{
-    BatchQuery, Compression, ErrorCode, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion,
-    Request, RequestFrame, Side, StartupOptions, WireError, response,
+    BatchQuery, Compression, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion, Request,
+    RequestFrame, Side, StartupOptions, WireError, response,
 };
 use query::{
     Charge, ConnectionLoad, Cx, Ended, Executor, Failure, HeldWrite, RequestKind, Result,
@@ -143,6 +143,10 @@ impl Connection {
             decoder,
             input: Vec::new(),
         }
+    }
+
+    pub(crate) fn session(&self) -> &Rc<Session> {
+        &self.core.sink.session
     }
 
     /// Takes received bytes.
@@ -567,7 +571,9 @@ impl Core {
                 self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
                 Ok(Step::Done)
             }
-            Request::AuthResponse(token) => self.auth_response(token.unwrap_or_default(), ticket),
+            Request::AuthResponse(token) => {
+                login::auth_response(&self.server, &self.sink, token.unwrap_or_default(), ticket)
+            }
             Request::Query { query: text, ref parameters } => {
                 self.begin_statement(request, ticket, bytes)?;
                 query::query(text, parameters, &mut self.cx(ticket))
@@ -606,7 +612,7 @@ impl Core {
             let trace = Trace::new(&self.server.rt, id, origin);
             ticket.trace = Some(Rc::new(trace));
         }
-        if self.server.settings.authentication != Authentication::AllowAll {
+        if !matches!(self.server.settings.authentication, Authentication::AllowAll) {
             ticket.watch = query::watch(&self.query, &self.sink.session.client);
         }
         Ok(())
@@ -673,78 +679,25 @@ impl Core {
         let version = self.sink.session.version();
         let options = StartupOptions::check(options, version)?;
         self.sink.session.start(&options, version);
-        let password = self.server.settings.authentication == Authentication::Password;
-        if password {
-            self.respond(ticket, Opcode::Authenticate, |body| {
-                response::put_authenticate(body, auth::AUTHENTICATOR)
-            })?;
-            self.sink.session.stage.set(Stage::Authenticating);
-        } else {
-            self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
-            self.sink.session.stage.set(Stage::Ready);
+        match login::early(&self.server, &self.sink.session)? {
+            Early::Ask(class) => {
+                self.respond(ticket, Opcode::Authenticate, |body| {
+                    response::put_authenticate(body, class)
+                })?;
+                self.sink.session.stage.set(Stage::Authenticating);
+            }
+            Early::Anonymous => {
+                self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
+                self.sink.session.stage.set(Stage::Ready);
+            }
+            Early::LoggedIn(role) => {
+                self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
+                self.sink.session.client.log_in(&role);
+                self.sink.session.stage.set(Stage::Ready);
+            }
         }
         self.started = Some((version, options.compression));
         Ok(Step::Done)
-    }
-
-    fn auth_response(&mut self, token: &[u8], ticket: &Ticket) -> Result<Step> {
-        if self.sink.session.stage.get() == Stage::Ready
-            || self.server.settings.authentication == Authentication::AllowAll
-        {
-            return Err(Failure::protocol("no credentials are expected"));
-        }
-        let bad = |message: String| {
-            self.server.counters.auth_failures.inc();
-            Failure::Plain(ErrorCode::BadCredentials, message)
-        };
-        let credentials = auth::decode_plain(token).map_err(bad)?;
-        let stored = {
-            let snapshot = self.query.snapshot();
-            let roles = &snapshot.auth.roles;
-            roles.get(&credentials.user).map(|role| (role.salted_hash.clone(), role.can_login))
-        };
-        let Some((hash, can_login)) = stored.filter(|(hash, _)| !hash.is_empty()) else {
-            return Err(bad(auth::incorrect(&credentials.user)));
-        };
-        let (server, sink) = (self.server.clone(), self.sink.clone());
-        let ticket = ticket.clone();
-        Ok(Step::Waits(Box::pin(async move {
-            let _running = server.counters.auth_stage.run();
-            let mut out = server.query.buffer();
-            let known = server.credentials.knows(&credentials, &hash, server.rt.now());
-            let right = known || {
-                let (password, hash) = (credentials.password.clone(), hash.clone());
-                let verify = move || bcrypt::verify(password, &hash).unwrap_or(false);
-                server.rt.offload("bcrypt", verify).await
-            };
-            let refusal = if !right {
-                Some(auth::incorrect(&credentials.user))
-            } else if !can_login {
-                Some(format!("{} is not permitted to log in", credentials.user))
-            } else {
-                None
-            };
-            if let Some(message) = refusal {
-                server.counters.auth_failures.inc();
-                let failure = Failure::Plain(ErrorCode::BadCredentials, message);
-                sink.failed(&mut out, &ticket, &failure);
-                return out;
-            }
-            server.credentials.remember(&credentials, &hash, server.rt.now());
-            let session = &sink.session;
-            let about = Answering::new(sink.stream, &ticket);
-            let answer = session.respond(&mut out, &about, Opcode::AuthSuccess, |body| {
-                response::put_auth_token(body, None)
-            });
-            match answer {
-                Ok(()) => {
-                    session.client.log_in(&credentials.user);
-                    session.stage.set(Stage::Ready);
-                }
-                Err(failure) => sink.failed(&mut out, &ticket, &failure),
-            }
-            out
-        })))
     }
 
     /// Commits the writes of this turn and answers them; enqueues the commit if it has to wait.

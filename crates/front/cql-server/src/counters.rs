@@ -5,6 +5,9 @@ pub(crate) struct Counters {
     pub(crate) requests: telemetry::Counter,
     pub(crate) protocol_errors: telemetry::Counter,
     pub(crate) auth_failures: telemetry::Counter,
+    pub(crate) logins_delayed: telemetry::Counter,
+    pub(crate) logins_refused: telemetry::Counter,
+    pub(crate) logins_shed: telemetry::Counter,
     /// Logins under verification.
     pub(crate) auth_stage: telemetry::Stage,
     pub(crate) bytes_received: telemetry::Counter,
@@ -31,6 +34,18 @@ impl Counters {
             protocol_errors: counter("cql_protocol_errors_total", "frames that were malformed"),
             auth_stage: shard.stage("Native-Transport-Auth-Requests"),
             auth_failures: counter("cql_auth_failures_total", "logins that failed"),
+            logins_delayed: counter(
+                "cql_logins_delayed_total",
+                "logins that waited because of failed logins before",
+            ),
+            logins_refused: counter(
+                "cql_logins_refused_total",
+                "logins refused because of many failed logins of their address",
+            ),
+            logins_shed: counter(
+                "cql_logins_shed_total",
+                "logins refused because too many passwords were being verified",
+            ),
             bytes_received: counter("cql_received_bytes_total", "bytes received from clients"),
             bytes_sent: counter("cql_sent_bytes_total", "bytes sent to clients"),
             refused_connections: counter(

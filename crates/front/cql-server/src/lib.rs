@@ -7,10 +7,11 @@
 //! Invariants: see `connection`.
 //!
 //! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `driver`, `session`,
-//! `error_frame`, `forwarded`, `schema_events`, `topology_events`, `connection_tables`.
+//! `login`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`, `topology_events`, `connection_tables`.
 
 mod accept;
 mod auth;
+mod certificate_login;
 mod connection;
 mod connection_tables;
 mod counters;
@@ -19,6 +20,7 @@ mod error_frame;
 mod forwarded;
 mod frame_sink;
 pub mod fuzz;
+mod login;
 mod mesh;
 mod pending;
 mod port;
@@ -29,7 +31,9 @@ mod session;
 mod settings;
 mod topology_events;
 
+pub use certificate_login::{CertificateLogin, RoleOfIdentity};
 pub use connection::Connection;
+pub use login::{LoginAttempt, LoginRefusal};
 pub use mesh::{ClientInfo, ServerMesh};
 pub use port::{CertificateLimits, Placement, Port, PortEncryption};
 pub use server::{CqlServer, ServerParts};

@@ -1,5 +1,6 @@
 //! Requests that the CQL servers of one node's shards send each other.
 
+use crate::login::{LoginAttempt, LoginRefusal};
 use crate::port::TlsBeginning;
 use query::{ShardCall, ShardCalls};
 use rt::{Mesh, MeshError, MovedStream, Rt};
@@ -26,18 +27,32 @@ pub(crate) enum ServerRequest {
     Clients,
     /// List the running statements.
     Queries,
+    /// To shard 0: verify a password.
+    LogIn(LoginAttempt),
+    /// To shard 0: hash a new password.
+    HashPassword(String),
+    /// To shard 0: a connection logged in as this role.
+    EnterRole(String),
+    /// To shard 0: a connection of this role ended.
+    LeaveRole(String),
     /// About truncations.
     Truncation(truncation::ShardRequest),
 }
 
 /// Answer to a [`ServerRequest`].
 pub(crate) enum ServerReply {
-    /// To `Adopt`, `Closed`, `Prepare`.
+    /// To `Adopt`, `Closed`, `Prepare`, `LeaveRole`.
     Done,
     /// To `Clients`.
     Clients(Vec<ClientInfo>),
     /// To `Queries`.
     Queries(Vec<QueryInfo>),
+    /// To `LogIn`.
+    LoggedIn(Result<(), LoginRefusal>),
+    /// To `HashPassword`.
+    Hashed(Result<String, String>),
+    /// To `EnterRole`: false if the role has too many connections.
+    Entered(bool),
     /// To `Truncation`.
     Truncation(truncation::ShardReply),
 }
@@ -140,6 +155,17 @@ impl ShardCalls for MeshCalls {
         let request = ServerRequest::Prepare { text, keyspace };
         let call = self.mesh.calls.call(&self.rt, shard, request);
         Box::pin(async move { call.await.map(drop) })
+    }
+
+    fn hash_password(&self, password: String) -> ShardCall<Result<String, String>> {
+        let request = ServerRequest::HashPassword(password);
+        let call = self.mesh.calls.call(&self.rt, ShardId(0), request);
+        Box::pin(async move {
+            match call.await? {
+                ServerReply::Hashed(hashed) => Ok(hashed),
+                _ => Err(MeshError::Closed),
+            }
+        })
     }
 
     fn truncations(

@@ -8,6 +8,7 @@ use crate::auth::CredentialsCache;
 use crate::connection_tables::ConnectionTables;
 use crate::counters::Counters;
 use crate::forwarded;
+use crate::login::Desk;
 use crate::mesh::{ClientInfo, MeshCalls, QueryInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
 use crate::port::{CertificateLimits, HANDSHAKES_MAX};
@@ -69,6 +70,10 @@ pub(crate) struct Server {
     pub(crate) mesh: Arc<ServerMesh>,
     pub(crate) gate: Gate,
     pub(crate) credentials: CredentialsCache,
+    /// Verifies passwords; on shard 0.
+    pub(crate) desk: RefCell<Option<Rc<Desk>>>,
+    /// On shard 0: connections by role, if they are limited.
+    pub(crate) by_role: RefCell<FixedMap<String, usize>>,
     pub(crate) counters: Counters,
     /// State of the other nodes as reported to clients.
     news: News,
@@ -130,6 +135,8 @@ impl CqlServer {
                 settings.credentials_validity,
                 settings.credentials_cache_max_entries,
             ),
+            desk: RefCell::new(None),
+            by_role: RefCell::default(),
             counters: Counters::new(&rt.telemetry()),
             news: News::default(),
             sessions: RefCell::default(),
@@ -288,6 +295,10 @@ impl CqlServer {
     pub async fn stop(&self) {
         self.end_connections();
         self.inner.gate.close().await;
+        let desk = self.inner.desk.borrow_mut().take();
+        if let Some(desk) = desk {
+            desk.stop().await;
+        }
     }
 
     pub(crate) fn end_connections(&self) {
@@ -320,6 +331,30 @@ impl CqlServer {
             ServerRequest::Prepare { text, keyspace } => {
                 // The shard that the client is connected to reports errors.
                 let _ = query::prepare_here(&server.query, &text, keyspace.as_deref());
+                reply.send(ServerReply::Done);
+            }
+            ServerRequest::LogIn(attempt) => {
+                let verifying = server.clone();
+                let verify = async move {
+                    reply.send(ServerReply::LoggedIn(verifying.verify(attempt).await));
+                };
+                // The gate is closed: the caller's shard stops, too.
+                let _ = server.gate.spawn(&server.rt, Group::Admin, "login", verify);
+            }
+            ServerRequest::HashPassword(password) => {
+                let hashing = server.clone();
+                let hash = async move {
+                    reply.send(ServerReply::Hashed(
+                        query::hash_password(&hashing.query, &password).await,
+                    ));
+                };
+                let _ = server.gate.spawn(&server.rt, Group::Admin, "hash-password", hash);
+            }
+            ServerRequest::EnterRole(role) => {
+                reply.send(ServerReply::Entered(server.enter_role(&role)));
+            }
+            ServerRequest::LeaveRole(role) => {
+                server.leave_role(&role);
                 reply.send(ServerReply::Done);
             }
             ServerRequest::Clients => reply.send(ServerReply::Clients(server.clients())),

@@ -10,6 +10,7 @@ use query::{ClientState, Failure, Result, Ticket};
 use rt::TlsInfo;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::task::Waker;
 
 /// Progress of the handshake.
@@ -48,6 +49,10 @@ pub(crate) struct Session {
     pub(crate) waker: RefCell<Option<Waker>>,
     /// Scratch buffer of frame compression.
     scratch: RefCell<Vec<u8>>,
+    /// A password is being verified.
+    pub(crate) is_logging_in: Cell<bool>,
+    /// Role that this connection counts for, where connections of a role are limited.
+    pub(crate) counted_role: RefCell<Option<Rc<str>>>,
     /// Result of the TLS handshake; `None` in the clear.
     pub(crate) tls: Option<TlsInfo>,
 }
@@ -104,6 +109,8 @@ impl Session {
             overrun: Cell::new(false),
             waker: RefCell::new(None),
             scratch: RefCell::default(),
+            is_logging_in: Cell::new(false),
+            counted_role: RefCell::new(None),
             tls: None,
         }
     }

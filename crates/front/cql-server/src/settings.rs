@@ -5,13 +5,20 @@ use std::time::Duration;
 
 use query::QuerySettings;
 
+use crate::certificate_login::CertificateLogin;
+
 /// Authentication of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Authentication {
     /// `AllowAllAuthenticator`: clients send no credentials.
     AllowAll,
     /// `PasswordAuthenticator`: SASL PLAIN against the roles of the cluster snapshot.
     Password,
+    /// `MutualTlsAuthenticator`, Scylla's `CertificateAuthenticator`: by the client's certificate.
+    Certificate(CertificateLogin),
+    /// `MutualTlsWithPasswordFallbackAuthenticator`: by certificate where the client shows one,
+    /// else by password.
+    CertificateOrPassword(CertificateLogin),
 }
 
 /// Settings of the CQL server; the same on all shards of a node.
@@ -39,6 +46,8 @@ pub struct ServerSettings {
     pub connections_max: Option<usize>,
     /// Most connections of one client address. `None`: no limit.
     pub connections_per_ip_max: Option<usize>,
+    /// Most connections that are logged in as one role. `None`: no limit.
+    pub connections_per_role_max: Option<usize>,
     /// Authentication of clients.
     pub authentication: Authentication,
     /// How long a verified password is accepted without hashing it again.
@@ -67,6 +76,7 @@ impl ServerSettings {
             output_bytes_max: 1 << 20,
             connections_max: None,
             connections_per_ip_max: None,
+            connections_per_role_max: None,
             authentication: Authentication::AllowAll,
             credentials_validity: Duration::from_secs(2),
             credentials_cache_max_entries: 1000,

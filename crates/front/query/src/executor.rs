@@ -19,6 +19,7 @@ use coordinator::Coordinator;
 use cql_plan::functions::user::UserFunctions;
 use cql_plan::plan::{PlanLimits, UuidSource};
 use cql_wire::{Consistency, ErrorCode, FailureReason};
+use logins::Passwords;
 use membership::Membership;
 use rt::sync::Semaphore;
 use rt::{Gate, Group, Rt};
@@ -86,6 +87,8 @@ pub struct Executor {
     pub default_keyspace_rf: Cell<u32>,
     pub(crate) gate: Gate,
     pub(crate) shards: Rc<dyn ShardCalls>,
+    /// The threads that hash passwords; on the shard that owns them.
+    pub(crate) passwords: RefCell<Option<Passwords>>,
     pub(crate) virtual_source: Rc<dyn VirtualSource>,
     pub(crate) accesses: Accesses,
     pub(crate) cidr_metrics: CidrMetrics,
@@ -156,6 +159,7 @@ impl Executor {
             },
             gate,
             shards,
+            passwords: RefCell::new(None),
             virtual_source,
             prepared: PreparedCache::new(settings.prepared_bytes_max),
             accesses: Accesses::default(),
@@ -184,6 +188,11 @@ impl Executor {
             .membership
             .on_change(move |_, after| *following.snapshot.borrow_mut() = after.clone());
         executor
+    }
+
+    /// Sets the threads that hash passwords, on the shard that owns them.
+    pub fn set_passwords(&self, passwords: Passwords) {
+        *self.passwords.borrow_mut() = Some(passwords);
     }
 
     /// Refuses new requests from now on.

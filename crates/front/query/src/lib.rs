@@ -87,6 +87,7 @@ pub use prepared::{
 };
 pub use remote_fold::install as serve_scans;
 pub use replica_disks::ReplicaDisks;
+pub use role_change::hash_password;
 pub use row_write::{Content, RowWrite, encode_row};
 pub use rows_sink::{MemoryPage, MemoryResult, Outcome, Row, Rows, RowsSink};
 pub use settings::{QuerySettings, Timeout, Timeouts};

@@ -13,9 +13,7 @@ use cql_plan::auth::{Access, AuthContext, AuthOutcome, AuthPlan};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
-
-/// Rounds of bcrypt as a power of two, Cassandra's default.
-const BCRYPT_COST: u32 = 10;
+use stdx::ShardId;
 
 /// Runs a statement about roles.
 pub(crate) fn run<S: ResultSink>(
@@ -108,16 +106,30 @@ async fn change(
     }
 }
 
-/// The form that Cassandra reads.
 async fn hashed(executor: &Executor, password: &str) -> Result<String> {
-    let mut salt = [0; 16];
-    executor.rt.random_fill(&mut salt);
-    let password = password.to_owned();
-    let hash = move || bcrypt::hash_with_salt(password, BCRYPT_COST, salt);
-    match executor.rt.offload("bcrypt", hash).await {
-        Ok(hash) => Ok(hash.format_for_version(bcrypt::Version::TwoA)),
-        Err(error) => Err(Failure::from(PlanError::invalid(format!(
-            "the password cannot be hashed: {error}"
-        )))),
+    hash_password(executor, password).await.map_err(|error| {
+        Failure::from(PlanError::invalid(format!("the password cannot be hashed: {error}")))
+    })
+}
+
+/// Hashes a password in the form that Cassandra reads, off the shards.
+///
+/// # Errors
+/// The problem, as the end of a sentence.
+pub async fn hash_password(
+    executor: &Executor,
+    password: &str,
+) -> std::result::Result<String, String> {
+    let own = executor.passwords.borrow().clone();
+    let deadline = executor.rt.now() + executor.timeouts.get(Timeout::Request);
+    match own {
+        Some(passwords) => passwords.hash(&executor.rt, password.to_owned(), deadline).await,
+        None if executor.rt.shard() == ShardId(0) => {
+            Err("the threads for passwords are not running".to_owned())
+        }
+        None => match executor.shards.hash_password(password.to_owned()).await {
+            Ok(hashed) => hashed,
+            Err(error) => Err(error.to_string()),
+        },
     }
 }

@@ -14,6 +14,9 @@ pub trait ShardCalls {
     /// Has a shard prepare a statement, so that any connection can execute it.
     fn prepare(&self, shard: ShardId, text: String, keyspace: Option<String>) -> ShardCall<()>;
 
+    /// Hashes a password on the shard that owns the threads for it, if that is another one.
+    fn hash_password(&self, password: String) -> ShardCall<std::result::Result<String, String>>;
+
     /// Asks the truncations of a shard.
     fn truncations(&self, shard: ShardId, request: ShardRequest) -> ShardCall<ShardReply>;
 }

@@ -127,7 +127,7 @@ fn settings_of_caches_that_are_not_there_are_named_when_they_ask_for_something()
 #[test]
 fn a_setting_that_asks_for_protection_stops_the_start() {
     for text in [
-        "authenticator: MutualTlsAuthenticator\n",
+        "authenticator: TransitionalAuthenticator\n",
         "authenticator:\n  class_name: com.example.LdapAuthenticator\n",
         "authorizer: LdapAuthorizer\n",
         "network_authorizer: LdapNetworkAuthorizer\n",
@@ -254,6 +254,63 @@ fn a_policy_that_is_taken_for_another_is_named_in_a_warning() {
 fn password_authentication_is_supported() {
     let loaded = yaml("authenticator: PasswordAuthenticator\n").unwrap();
     assert_eq!(loaded.options.authenticator, Authenticator::Password);
+}
+
+#[test]
+fn logins_by_certificate_need_their_validator_and_certificates_of_clients() {
+    let with = |class: &str, parameters: &str, clients: &str| {
+        let text = format!(
+            "authenticator:\n  class_name: {class}\n{parameters}client_encryption_options:\n  \
+             keystore: k\n  truststore: t\n{clients}"
+        );
+        yaml(&text).map(|loaded| loaded.options.authenticator)
+    };
+    let spiffe = "  parameters:\n    validator_class_name: \
+                  org.apache.cassandra.auth.SpiffeCertificateValidator\n";
+    let required = "  enabled: true\n  require_client_auth: true\n";
+    let optional = "  enabled: true\n  require_client_auth: optional\n";
+    let class = "org.apache.cassandra.auth.MutualTlsAuthenticator";
+    assert_eq!(with(class, spiffe, required), Ok(Authenticator::MutualTls));
+    let fallback = "MutualTlsWithPasswordFallbackAuthenticator";
+    for clients in [required, optional, "  require_client_auth: optional\n"] {
+        assert_eq!(with(fallback, spiffe, clients), Ok(Authenticator::MutualTlsOrPassword));
+    }
+    let refusal =
+        |class, parameters, clients| with(class, parameters, clients).unwrap_err().to_string();
+    let enabled = "MutualTlsAuthenticator requires client_encryption_options.enabled \
+                   to be true & client_encryption_options.require_client_auth to be true";
+    for clients in [optional, "  enabled: true\n", "  require_client_auth: true\n"] {
+        assert!(refusal(class, spiffe, clients).contains(enabled));
+    }
+    let not_required = "MutualTlsWithPasswordFallbackAuthenticator requires \
+                        client_encryption_options.require_client_auth to be optional/true";
+    assert!(refusal(fallback, spiffe, "  enabled: true\n").contains(not_required));
+    let unset = "authenticator.parameters.validator_class_name is not set";
+    for class in [class, fallback] {
+        assert!(refusal(class, "", required).contains(unset));
+    }
+    let other = "  parameters:\n    validator_class_name: com.example.Validator\n";
+    assert!(refusal(class, other, required).contains("SpiffeCertificateValidator"));
+    let unknown = "  parameters: {validator: SpiffeCertificateValidator}\n";
+    assert!(refusal(class, unknown, required).contains("validator_class_name"));
+}
+
+#[test]
+fn scyllas_certificate_logins_need_queries() {
+    let with = |rest: &str| {
+        let text = format!(
+            "authenticator: com.scylladb.auth.CertificateAuthenticator\n{rest}\
+             client_encryption_options:\n  enabled: true\n  certificate: c\n  keyfile: k\n  \
+             truststore: t\n  require_client_auth: true\n"
+        );
+        yaml(&text).map(|loaded| loaded.options)
+    };
+    let queries = "auth_certificate_role_queries:\n  - source: SUBJECT\n    query: CN=([^,\\s]+)\n";
+    let options = with(queries).unwrap();
+    assert_eq!(options.authenticator, Authenticator::Certificate);
+    assert_eq!(options.auth_certificate_role_queries.0.len(), 1);
+    assert!(with("").unwrap_err().to_string().contains("must name at least one query"));
+    assert!(with("auth_certificate_role_queries: [{source: ISSUER, query: a}]\n").is_err());
 }
 
 #[test]

@@ -119,6 +119,20 @@ words! {
         AllowAll = "AllowAllAuthenticator",
         /// Roles with a password.
         Password = "PasswordAuthenticator",
+        /// Roles by the identity in the client's certificate.
+        MutualTls = "MutualTlsAuthenticator",
+        /// The same for clients that show a certificate, else a password.
+        MutualTlsOrPassword = "MutualTlsWithPasswordFallbackAuthenticator",
+        /// The role that the client's certificate names (Scylla's).
+        Certificate = "CertificateAuthenticator",
+    }
+}
+
+words! {
+    /// Where `MutualTlsAuthenticator` finds the identity in a certificate.
+    CertificateValidator {
+        /// The URI `spiffe://…` among the alternative names.
+        Spiffe = "SpiffeCertificateValidator",
     }
 }
 

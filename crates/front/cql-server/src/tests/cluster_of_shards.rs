@@ -71,6 +71,15 @@ impl Remote {
 
     /// A client that has said STARTUP over a connection of any kind; `None` when it ended.
     pub(super) async fn over(conn: Stream, version: ProtocolVersion) -> Option<Remote> {
+        let (mut remote, body) = Remote::begin(conn, version).await?;
+        assert_eq!(body, Body::Ready);
+        remote.client.decoder.start(version, None).unwrap();
+        remote.client.segmented = version == V5;
+        Some(remote)
+    }
+
+    /// A client that has said STARTUP, and the answer; `None` when the connection ended.
+    pub(super) async fn begin(conn: Stream, version: ProtocolVersion) -> Option<(Remote, Body)> {
         let mut remote = Remote {
             conn,
             client: Codec {
@@ -83,10 +92,8 @@ impl Remote {
         let mut map = Vec::new();
         StringMap::encode(&mut map, &[("CQL_VERSION", "3.0.0")]).unwrap();
         let map = StringMap::decode(&mut codec::Reader::new(&map, "test")).unwrap();
-        assert_eq!(remote.ask(&Request::Startup(map)).await?.body, Body::Ready);
-        remote.client.decoder.start(version, None).unwrap();
-        remote.client.segmented = version == V5;
-        Some(remote)
+        let body = remote.ask(&Request::Startup(map)).await?.body;
+        Some((remote, body))
     }
 
     pub(super) async fn ask(&mut self, request: &Request<'_>) -> Option<Got> {

@@ -3,7 +3,9 @@
 
 mod acknowledgements;
 mod aggregations;
+mod authorization;
 mod batch_log;
+mod certificate_logins;
 mod cidr;
 mod cluster_of_shards;
 mod conditional;
@@ -14,6 +16,7 @@ mod handshake;
 mod hostile;
 mod in_memory;
 mod log_table;
+mod logins;
 mod masks;
 mod memory;
 mod queries;
@@ -184,6 +187,9 @@ pub(crate) async fn node_with(
         mesh: meshes.server.clone(),
         virtual_source: Rc::new(Computed::default()),
     });
+    if rt.shard() == ShardId(0) {
+        drop(server.start_logins().unwrap());
+    }
     let applying = server.clone();
     membership.on_apply(move |_, after| {
         let server = applying.clone();

@@ -65,18 +65,33 @@ fn client_tls(identity: Option<Identity>) -> TlsClient {
     TlsClient { config: config.unwrap(), clock }
 }
 
+/// The certificate of a client, with the identity `spiffe://test.example/client`.
+pub(super) fn fixture_client() -> Identity {
+    identity([fixture!("client-key.pem"), fixture!("client.pem")])
+}
+
 /// A world in 2030, when the fixtures are valid.
-fn world(seed: u64) -> World {
+pub(super) fn world(seed: u64) -> World {
     let wall_start_micros = 1_900_000_000_000_000;
     World::new(seed, WorldOptions { wall_start_micros, ..WorldOptions::default() })
 }
 
 /// A node of two shards with ports of all kinds.
 fn start(world: &World, limits: CertificateLimits) {
+    start_with(world, limits, |_| ());
+}
+
+/// The same with other settings.
+pub(super) fn start_with(
+    world: &World,
+    limits: CertificateLimits,
+    change: impl FnOnce(&mut ServerSettings),
+) {
     let meshes = Meshes::new(2);
     let mut settings = ServerSettings::new("10.0.0.1:9042".parse().unwrap());
     settings.shard_aware_port_ssl = Some(AWARE);
     settings.connections_per_ip_max = Some(6);
+    change(&mut settings);
     let spec = NodeSpec { name: "n1".to_owned(), shards: 2, work_dir: "/n1".to_owned() };
     let ip = world.ip("n1");
     world.start_node(
@@ -87,6 +102,7 @@ fn start(world: &World, limits: CertificateLimits) {
                 let server = node(&rt, settings, &meshes).await;
                 if rt.shard() == ShardId(0) {
                     rt.sleep(Duration::from_millis(500)).await;
+                    certificate_logins::with_identities(&server).await;
                     for (number, placement, encryption) in [
                         (PLAIN, Placement::Balanced, PortEncryption::Plain),
                         (OPTIONAL, Placement::Balanced, PortEncryption::Optional),
@@ -112,11 +128,18 @@ async fn plain(rt: &Rt, address: SocketAddr) -> Option<Remote> {
 }
 
 async fn encrypted(rt: &Rt, address: SocketAddr, identity: Option<Identity>) -> Option<Remote> {
+    Remote::over(encrypted_conn(rt, address, identity).await?, V4).await
+}
+
+pub(super) async fn encrypted_conn(
+    rt: &Rt,
+    address: SocketAddr,
+    identity: Option<Identity>,
+) -> Option<Stream> {
     let conn = rt.connect(address).await.unwrap();
     let name = ServerName::try_from("node.example").unwrap();
     let deadline = rt.now() + Duration::from_secs(30);
-    let stream = Stream::connect_tls(rt, conn, &client_tls(identity), name, deadline).await.ok()?;
-    Remote::over(stream, V4).await
+    Stream::connect_tls(rt, conn, &client_tls(identity), name, deadline).await.ok()
 }
 
 /// `ssl_enabled`, `ssl_protocol` and `ssl_cipher_suite` of all connections, sorted.
@@ -229,7 +252,7 @@ fn a_certificate_that_is_valid_for_too_long_is_refused() {
 }
 
 /// Runs a client to its end.
-fn run_client<F: Future<Output = ()> + 'static>(
+pub(super) fn run_client<F: Future<Output = ()> + 'static>(
     world: &World,
     name: &str,
     main: impl FnOnce(Rt) -> F + 'static,
