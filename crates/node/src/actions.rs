@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ::audit::Auditor;
 use admin::model::{
     AutoRepairConfig, AutoRepairReport, ClearRequest, ClientReport, ClusterReport,
     CompactionReport, CoordinatorReport, EstimateReport, GuardrailReport, GuardrailRequest,
@@ -73,6 +74,8 @@ pub(crate) struct Actions {
     pub(crate) policy: Arc<PolicyMesh>,
     /// Writer of the node's rows about itself.
     pub(crate) own_rows: OwnRows,
+    /// The audit log of the shard.
+    pub(crate) auditor: Rc<Auditor>,
     /// Shard 0: keys of encrypted connections of clients; `None`: there are none.
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
 }
@@ -114,6 +117,7 @@ impl Actions {
             snapshot_links_per_second: self.live.borrow().snapshot_links_per_second,
             credentials_validity_millis: millis(self.live.borrow().credentials_validity),
             credentials_cache_max_entries: self.live.borrow().credentials_cache_max_entries,
+            audit_log: self.audit_rows(),
         }
     }
 }
@@ -176,6 +180,8 @@ impl Actions {
             }
             ClusterAction::ReloadSeeds => self.reload_seeds().await,
             ClusterAction::ReloadSsl => self.reload_keys().await,
+            ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,
+            ClusterAction::DisableAuditLog => self.disable_audit_log().await,
             ClusterAction::StopDaemon => self.stop_daemon(),
             other => match self.tune_storage(other)? {
                 None => Ok(()),

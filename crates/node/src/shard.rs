@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ::audit::{AuditMesh, Auditor, AuditorParts};
 use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::{Archiving, Options};
@@ -38,8 +39,8 @@ use crate::dropped::CarriedOut;
 use crate::encryption::ClientKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
-    Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, dropped, expiry,
-    first_role, log_lines, open, parts, serving,
+    Outcome, Program, ReadyHook, StartError, archiving, audit, bug_log, counter_id, dropped,
+    expiry, first_role, log_lines, open, parts, serving,
 };
 
 /// Most waiting requests for one shard, per kind of request.
@@ -60,6 +61,7 @@ pub struct Meshes {
     hints: Arc<HintsMesh>,
     repair: Arc<RepairMesh>,
     disks: Arc<DiskMesh>,
+    audit: AuditMesh,
 }
 
 impl Meshes {
@@ -78,6 +80,7 @@ impl Meshes {
             hints: Arc::new(HintsMesh::new(shards, 8)),
             repair: Arc::new(repair::new_mesh(shards)),
             disks: Arc::new(DiskMesh::new(shards, 8)),
+            audit: AuditMesh::new(shards, MESH_CAPACITY),
         }
     }
 
@@ -339,10 +342,15 @@ impl Shard {
     ) -> Option<FileLock> {
         let rt = &self.rt;
         let Parts { store, membership, coordinator, own_rows, cluster, options, .. } = parts;
+        let auditor = served.as_ref().map(|served| served.actions.auditor.clone());
         if let Some(served) = served {
             served.stop().await;
         }
         boot::arrive(rt, &self.meshes.boot, Point::Closed, Ok(())).await;
+        if let Some(auditor) = auditor {
+            // No shard writes events any more.
+            auditor.close_files().await;
+        }
         if let Some(cluster) = &cluster {
             cluster.stop().await;
         }
@@ -430,6 +438,7 @@ impl Served {
     async fn stop(self) {
         self.actions.serving.set(false);
         self.server.stop().await;
+        self.actions.auditor.stop().await;
         if let Some(admin) = self.admin {
             admin.stop().await;
         }
@@ -475,7 +484,8 @@ impl Parts {
                 options: served.actions.live.clone(),
                 changed: served.actions.limits_changed.clone(),
             };
-            served.admin = self.begin(&served.server, own_rows, limits).await?;
+            let auditor = served.actions.auditor.clone();
+            served.admin = self.begin(&served.server, &auditor, own_rows, limits).await?;
             served.actions.opened();
         }
         Ok(served)
@@ -504,6 +514,7 @@ impl Parts {
     async fn begin(
         &self,
         server: &CqlServer,
+        auditor: &Auditor,
         own_rows: OwnRows,
         limits: LiveLimits,
     ) -> Result<Option<AdminServer>, StartError> {
@@ -538,6 +549,7 @@ impl Parts {
             cluster.tell_of_truncations(server);
             cluster.topology.bootstrap().settle().await;
         }
+        audit::start(auditor).await?;
         self.listen(server).await?;
         if let Some(cluster) = &self.cluster {
             cluster.tell_load(self.meshes.admin.clone());
@@ -666,6 +678,10 @@ impl Parts {
             cluster: self.cluster.clone(),
             policy: self.meshes.policy.clone(),
             own_rows: own_rows.clone(),
+            auditor: Auditor::new(AuditorParts {
+                helper: self.program.audit.clone(),
+                ..audit::parts(rt, options, server, &self.meshes.audit)
+            }),
             client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
         })
     }

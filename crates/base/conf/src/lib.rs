@@ -19,6 +19,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod audit;
 pub mod commitlog;
 pub mod encryption;
 pub mod fuzz;
@@ -33,6 +34,7 @@ pub mod spelling;
 pub mod value;
 pub mod yaml;
 
+pub use audit::{AuditLogger, AuditOptions, RollCycle};
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};
 pub use encryption::{
     CertificatesOfClients, Encryption, EncryptionOptions, KeyPlace, Password, Secret, TrustPlace,

@@ -6,7 +6,8 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use crate::encryption::EncryptionOptions;
+use crate::audit::AuditOptions;
+use crate::encryption::{EncryptionOptions, WrongKey};
 use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
@@ -465,7 +466,13 @@ impl Loader {
         if name == "cidr_authorizer" {
             self.cidr_parameters(node, &origin);
         }
-        if name == "client_encryption_options" && self.has_wrong_keys(name, node, &origin) {
+        let wrong_keys = match name {
+            "client_encryption_options" if !node.is_null() => EncryptionOptions::parse(node).err(),
+            "audit_logging_options" if !node.is_null() => AuditOptions::parse(node).err(),
+            _ => None,
+        };
+        if let Some(wrong) = wrong_keys {
+            self.wrong_keys(name, &wrong, &origin);
             return;
         }
         let Some((new, unit)) = spelling::replaced(name) else {
@@ -516,12 +523,8 @@ impl Loader {
     }
 
     /// Reports each wrong key of a map by its own name and line.
-    fn has_wrong_keys(&mut self, name: &str, node: &Node, origin: &Origin) -> bool {
-        if node.is_null() {
-            return false;
-        }
-        let wrong = EncryptionOptions::parse(node).err().unwrap_or_default();
-        for key in &wrong {
+    fn wrong_keys(&mut self, name: &str, wrong: &[WrongKey], origin: &Origin) {
+        for key in wrong {
             let origin = match origin {
                 Origin::File { path, .. } if key.value.line > 0 => {
                     Origin::File { path: path.clone(), line: key.value.line }
@@ -534,7 +537,6 @@ impl Loader {
             let value = if key.is_shown() { &key.value } else { &masked };
             self.wrong(origin, &full, &key.expected, value);
         }
-        !wrong.is_empty()
     }
 
     fn wrong(&mut self, origin: Origin, name: &str, expected: &str, node: &Node) {

@@ -11,6 +11,7 @@ use core::time::Duration;
 
 use stdx::Token;
 
+use crate::audit::{AuditOptions, NameList, ScyllaAudit, ScyllaCategories};
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::encryption::EncryptionOptions;
 use crate::parameterized::ParameterizedClass;
@@ -323,6 +324,20 @@ settings! {
         /// Whether and how connections of CQL clients are encrypted: keys of Cassandra 5.0 and of Scylla, see
         /// [TLS](tls.md).
         supported cold client_encryption_options: EncryptionOptions = EncryptionOptions::default();
+    }
+    "Audit" {
+        /// The audit log: keys of Cassandra 5.0, see [audit log](audit.md).
+        supported cold audit_logging_options: AuditOptions = AuditOptions::default();
+        /// Scylla's audit log: `none`, `table` (rows of `audit.audit_log`), `syslog`, or `table,syslog`.
+        supported cold audit: ScyllaAudit = ScyllaAudit::default();
+        /// Categories that `audit` writes: AUTH, DML, DDL, DCL, QUERY, ADMIN.
+        supported cold audit_categories: ScyllaCategories = ScyllaCategories::default();
+        /// Tables whose DML, DDL and QUERY events `audit` writes, as `keyspace.table`.
+        supported cold audit_tables: NameList = NameList::default();
+        /// Keyspaces whose DML, DDL and QUERY events `audit` writes.
+        supported cold audit_keyspaces: NameList = NameList::default();
+        /// Socket for `audit: syslog`.
+        supported cold audit_unix_socket_path: String = "/dev/log".into();
     }
     "Access" {
         /// Who may connect.

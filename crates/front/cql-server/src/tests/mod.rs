@@ -3,6 +3,7 @@
 
 mod acknowledgements;
 mod aggregations;
+mod audit_log;
 mod batch_log;
 mod cidr;
 mod cluster_of_shards;
