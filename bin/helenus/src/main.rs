@@ -10,6 +10,8 @@
 #[macro_use(say, say_line, complain, complain_line)]
 extern crate tool_io;
 
+mod audit_helper;
+mod audit_viewer;
 mod bench;
 mod exit;
 mod hash_password;
@@ -73,6 +75,13 @@ enum Command {
         #[command(subcommand)]
         command: sstable_tools::commitlog::Command,
     },
+    /// Print binary audit logs, as Cassandra's auditlogviewer does
+    #[command(disable_help_flag = true)]
+    Auditlogviewer {
+        /// [OPTION …] PATH …; --help lists the options
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<String>,
+    },
     /// Put load on a server over its CQL port and report throughput and latency
     Bench {
         #[command(subcommand)]
@@ -118,6 +127,7 @@ fn main() -> ExitCode {
         Command::Cqlsh { arguments } => cqlsh::main(&arguments),
         Command::Sstable { command } => sstable_tools::main(command),
         Command::Commitlog { command } => sstable_tools::commitlog::main(command),
+        Command::Auditlogviewer { arguments } => audit_viewer::main(&arguments),
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
         Command::HashPassword(arguments) => hash_password::main(arguments),

@@ -8,6 +8,7 @@ use conf::{Address, CommandLine, Loaded, MemorySize, Options, Setting, Sources, 
 use node::{Node, Program, SeedSource, StartError};
 use rt::{IoBackend, Machine, NativeOptions};
 
+use crate::audit_helper::MachineHelper;
 use crate::logging::{self, Levels};
 use crate::reload::Reloader;
 use crate::signals::Signals;
@@ -222,6 +223,7 @@ fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
     let program = Program {
         log: Some(levels.clone()),
         seeds: Some(Arc::new(layers.clone())),
+        audit: Some(Arc::new(MachineHelper)),
         ..Program::default()
     };
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ::audit::Auditor;
 use admin::model::{
     AutoRepairConfig, AutoRepairReport, ClearRequest, ClientReport, ClusterReport,
     CompactionReport, CoordinatorReport, EstimateReport, GuardrailReport, GuardrailRequest,
@@ -76,6 +77,8 @@ pub(crate) struct Actions {
     pub(crate) own_rows: OwnRows,
     /// Encryption of client connections.
     pub(crate) encryption: PortEncryption,
+    /// The audit log of the shard.
+    pub(crate) auditor: Rc<Auditor>,
     /// Shard 0: keys of encrypted connections of clients; `None`: there are none.
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
     /// Shard 0: keys of encrypted connections between nodes; `None`: there are none.
@@ -119,6 +122,7 @@ impl Actions {
             snapshot_links_per_second: self.live.borrow().snapshot_links_per_second,
             credentials_validity_millis: millis(self.live.borrow().credentials_validity),
             credentials_cache_max_entries: self.live.borrow().credentials_cache_max_entries,
+            audit_log: self.audit_rows(),
         }
     }
 }
@@ -194,6 +198,8 @@ impl Actions {
             }
             ClusterAction::ReloadSeeds => self.reload_seeds().await,
             ClusterAction::ReloadSsl => self.reload_keys().await,
+            ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,
+            ClusterAction::DisableAuditLog => self.disable_audit_log().await,
             ClusterAction::StopDaemon => self.stop_daemon(),
             other => match self.tune_storage(other)? {
                 None => Ok(()),

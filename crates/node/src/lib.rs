@@ -15,6 +15,7 @@
 
 mod actions;
 mod archiving;
+mod audit;
 pub mod boot;
 mod bug_log;
 mod cidr;
@@ -267,6 +268,8 @@ pub trait SeedSource: Send + Sync {
 pub struct Program {
     /// The program's log: its levels are changed through the API, and it is read as a table.
     pub log: Option<Arc<dyn NodeLog>>,
+    /// Archive commands and the syslog socket of the audit log.
+    pub audit: Option<Arc<dyn ::audit::AuditHelper>>,
     /// For `nodetool reloadseeds`.
     pub seeds: Option<Arc<dyn SeedSource>>,
     /// Page size of scans between shards; `None`: the usual. For simulated nodes, whose tables are

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ::audit::{AuditMesh, Auditor, AuditorParts};
 use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::{Archiving, Options};
@@ -40,7 +41,7 @@ use crate::encryption::follow::KeyFollower;
 use crate::encryption::nodes::NodeKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
-    Outcome, Program, ReadyHook, StartError, archiving, bug_log, commit_log, counter_id,
+    Outcome, Program, ReadyHook, StartError, archiving, audit, bug_log, commit_log, counter_id,
     default_password, dropped, expiry, first_role, log_lines, open, parts, remedies, serving,
 };
 
@@ -62,6 +63,7 @@ pub struct Meshes {
     hints: Arc<HintsMesh>,
     repair: Arc<RepairMesh>,
     disks: Arc<DiskMesh>,
+    audit: AuditMesh,
 }
 
 impl Meshes {
@@ -80,6 +82,7 @@ impl Meshes {
             hints: Arc::new(HintsMesh::new(shards, 8)),
             repair: Arc::new(repair::new_mesh(shards)),
             disks: Arc::new(DiskMesh::new(shards, 8)),
+            audit: AuditMesh::new(shards, MESH_CAPACITY),
         }
     }
 
@@ -367,10 +370,15 @@ impl Shard {
     ) -> Option<FileLock> {
         let rt = &self.rt;
         let Parts { store, membership, coordinator, own_rows, cluster, options, .. } = parts;
+        let auditor = served.as_ref().map(|served| served.actions.auditor.clone());
         if let Some(served) = served {
             served.stop().await;
         }
         boot::arrive(rt, &self.meshes.boot, Point::Closed, Ok(())).await;
+        if let Some(auditor) = auditor {
+            // No shard writes events any more.
+            auditor.close_files().await;
+        }
         if let Some(cluster) = &cluster {
             cluster.stop().await;
         }
@@ -464,6 +472,7 @@ impl Served {
     async fn stop(self) {
         self.actions.serving.set(false);
         self.server.stop().await;
+        self.actions.auditor.stop().await;
         if let Some(admin) = self.admin {
             admin.stop().await;
         }
@@ -509,7 +518,8 @@ impl Parts {
                 options: served.actions.live.clone(),
                 changed: served.actions.limits_changed.clone(),
             };
-            served.admin = self.begin(&served.server, own_rows, limits).await?;
+            let auditor = served.actions.auditor.clone();
+            served.admin = self.begin(&served.server, &auditor, own_rows, limits).await?;
             served.actions.opened();
         }
         Ok(served)
@@ -538,6 +548,7 @@ impl Parts {
     async fn begin(
         &self,
         server: &CqlServer,
+        auditor: &Auditor,
         own_rows: OwnRows,
         limits: LiveLimits,
     ) -> Result<Option<AdminServer>, StartError> {
@@ -572,6 +583,7 @@ impl Parts {
             cluster.tell_of_truncations(server);
             cluster.topology.bootstrap().settle().await;
         }
+        audit::start(auditor).await?;
         self.listen(server).await?;
         if let Some(cluster) = &self.cluster {
             cluster.tell_load(self.meshes.admin.clone());
@@ -701,6 +713,10 @@ impl Parts {
             policy: self.meshes.policy.clone(),
             own_rows: own_rows.clone(),
             encryption: self.encryption,
+            auditor: Auditor::new(AuditorParts {
+                helper: self.program.audit.clone(),
+                ..audit::parts(rt, options, server, &self.meshes.audit)
+            }),
             client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
             node_keys: self.follow_node_keys(),
         })

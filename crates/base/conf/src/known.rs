@@ -249,7 +249,6 @@ pub const SCYLLA_ONLY: &[&str] = &[
 
 /// Settings that ask for protection, with the name of that protection; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
-    ("audit_logging_options", "an audit log"),
     ("partition_denylist_enabled", "a list of denied partitions"),
     ("role_manager", "a role manager"),
     ("transparent_data_encryption_options", "encryption of files"),
@@ -262,7 +261,7 @@ pub fn asks_for_protection(name: &str, node: &Node) -> bool {
     let class_is = |allowed: &[&str]| class_name(node).is_some_and(|c| allowed.contains(&c));
     match name {
         "role_manager" => !class_is(&["CassandraRoleManager"]),
-        "transparent_data_encryption_options" | "audit_logging_options" => {
+        "transparent_data_encryption_options" => {
             !(matches!(node.kind, NodeKind::Map(_)) && node.get("enabled").is_none_or(off))
         }
         "partition_denylist_enabled" => !off(node),
@@ -320,10 +319,10 @@ mod tests {
     #[test]
     fn protection_is_asked_for_by_the_value_not_by_the_name() {
         for (name, yaml, asks) in [
-            ("audit_logging_options", "{enabled: false, logger: x}", false),
-            ("audit_logging_options", "{enabled: true}", true),
-            ("audit_logging_options", "{enabled: maybe}", true),
-            ("audit_logging_options", "yes", true),
+            ("transparent_data_encryption_options", "{enabled: false, cipher: x}", false),
+            ("transparent_data_encryption_options", "{enabled: true}", true),
+            ("transparent_data_encryption_options", "{enabled: maybe}", true),
+            ("transparent_data_encryption_options", "yes", true),
             ("role_manager", "{class_name: CassandraRoleManager}", false),
             ("role_manager", "org.apache.cassandra.auth.CassandraRoleManager", false),
             ("role_manager", "LdapRoleManager", true),

@@ -19,6 +19,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod audit;
 mod certificate_login;
 pub mod commitlog;
 pub mod encryption;
@@ -35,6 +36,7 @@ pub mod spelling;
 pub mod value;
 pub mod yaml;
 
+pub use audit::{AuditLogger, AuditOptions, RollCycle};
 pub use certificate_login::{RoleQueries, RoleQuery, RoleQuerySource};
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};
 pub use encryption::{

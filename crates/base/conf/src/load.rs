@@ -6,8 +6,9 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use crate::audit::AuditOptions;
 use crate::certificate_login;
-use crate::encryption::EncryptionOptions;
+use crate::encryption::{EncryptionOptions, WrongKey};
 use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
@@ -500,7 +501,15 @@ impl Loader {
         if let Some(of) = CLASS_PARAMETERS.iter().find(|of| of.setting == name) {
             self.class_parameters(of, node, &origin);
         }
-        if name.ends_with("_encryption_options") && self.has_wrong_keys(name, node, &origin) {
+        let wrong_keys = match name {
+            _ if node.is_null() => None,
+            "client_encryption_options" => EncryptionOptions::parse(node).err(),
+            "server_encryption_options" => ServerEncryptionOptions::parse(node).err(),
+            "audit_logging_options" => AuditOptions::parse(node).err(),
+            _ => None,
+        };
+        if let Some(wrong) = wrong_keys {
+            self.wrong_keys(name, &wrong, &origin);
             return;
         }
         let Some((new, unit)) = spelling::replaced(name) else {
@@ -551,17 +560,8 @@ impl Loader {
     }
 
     /// Reports each wrong key of a map by its own name and line.
-    fn has_wrong_keys(&mut self, name: &str, node: &Node, origin: &Origin) -> bool {
-        if node.is_null() {
-            return false;
-        }
-        let wrong = match name {
-            "client_encryption_options" => EncryptionOptions::parse(node).err(),
-            "server_encryption_options" => ServerEncryptionOptions::parse(node).err(),
-            _ => None,
-        };
-        let wrong = wrong.unwrap_or_default();
-        for key in &wrong {
+    fn wrong_keys(&mut self, name: &str, wrong: &[WrongKey], origin: &Origin) {
+        for key in wrong {
             let origin = match origin {
                 Origin::File { path, .. } if key.value.line > 0 => {
                     Origin::File { path: path.clone(), line: key.value.line }
@@ -574,7 +574,6 @@ impl Loader {
             let value = if key.is_shown() { &key.value } else { &masked };
             self.wrong(origin, &full, &key.expected, value);
         }
-        !wrong.is_empty()
     }
 
     fn wrong(&mut self, origin: Origin, name: &str, expected: &str, node: &Node) {

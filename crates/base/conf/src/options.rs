@@ -11,6 +11,7 @@ use core::time::Duration;
 
 use stdx::Token;
 
+use crate::audit::{AuditOptions, NameList, ScyllaAudit, ScyllaCategories};
 use crate::certificate_login::RoleQueries;
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::encryption::EncryptionOptions;
@@ -340,6 +341,20 @@ settings! {
         supported cold ssl_storage_port: u16 = 7001, 1 to 65_535;
         /// Which nodes may connect, beside what the chains of their certificates say, see [TLS](tls.md).
         supported cold internode_authenticator: InternodeAuthenticator = InternodeAuthenticator::AllowAll;
+    }
+    "Audit" {
+        /// The audit log: keys of Cassandra 5.0, see [audit log](audit.md).
+        supported cold audit_logging_options: AuditOptions = AuditOptions::default();
+        /// Scylla's audit log: `none`, `table` (rows of `audit.audit_log`), `syslog`, or `table,syslog`.
+        supported cold audit: ScyllaAudit = ScyllaAudit::default();
+        /// Categories that `audit` writes: AUTH, DML, DDL, DCL, QUERY, ADMIN.
+        supported cold audit_categories: ScyllaCategories = ScyllaCategories::default();
+        /// Tables whose DML, DDL and QUERY events `audit` writes, as `keyspace.table`.
+        supported cold audit_tables: NameList = NameList::default();
+        /// Keyspaces whose DML, DDL and QUERY events `audit` writes.
+        supported cold audit_keyspaces: NameList = NameList::default();
+        /// Socket for `audit: syslog`.
+        supported cold audit_unix_socket_path: String = "/dev/log".into();
     }
     "Access" {
         /// How clients log in. As in Cassandra it may be a map with `class_name` and `parameters`: the

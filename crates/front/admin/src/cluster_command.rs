@@ -6,7 +6,7 @@
 //! latter has the commands whose names must be resolved or whose values must be checked, which
 //! `commands::resolve` does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use cluster::TokenRange;
@@ -394,6 +394,15 @@ cluster_commands! {
     /// Loads keys and certificates of encrypted connections again, for new connections.
     ReloadSsl {} as given
         = CommandRow::new("reload_ssl", Scope::Shard, Class::Changes), "reloadssl";
+    /// Switches the audit log on, or changes its settings, until the node stops.
+    EnableAuditLog {
+        /// Keys of `audit_logging_options` with values other than those of the configuration.
+        changes: BTreeMap<String, String>,
+    } as given
+        = CommandRow::new("enable_audit_log", Scope::Shard, Class::Changes), "enableauditlog";
+    /// Switches the audit log off until the node stops.
+    DisableAuditLog {} as given
+        = CommandRow::new("disable_audit_log", Scope::Shard, Class::Changes), "disableauditlog";
     /// Drains the node and ends its process.
     StopDaemon {} as given
         = CommandRow::new("stop_daemon", Scope::Node, Class::Destroys), "stopdaemon";

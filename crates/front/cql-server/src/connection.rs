@@ -14,6 +14,7 @@
 
 use crate::frame_sink::FrameSink;
 use crate::login::{self, Early};
+use crate::observed;
 use crate::pending::{Entry, Freed, Pending};
 use crate::running::{Running, Task};
 use crate::server::{CqlServer, Server};
@@ -33,7 +34,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use stdx::Instant;
+use stdx::{Instant, Uuid};
 
 /// A buffer with more capacity is freed after use.
 const KEEP_BYTES_MAX: usize = 64 << 10;
@@ -334,6 +335,9 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let core = &mut self.core;
         core.server.leave(Freed { bytes: core.pending.bytes(), count: core.pending.len() });
+        if !core.sink.session.observed.is_empty() {
+            observed::abandon(&core.query, &core.sink.session);
+        }
         core.server.close_session(&core.sink.session);
     }
 }
@@ -418,11 +422,18 @@ impl Core {
             Ok(RequestFrame::decode(frame, self.sink.session.client.negotiated.get())?)
         });
         let answered = self.frames.len();
+        let is_observed = self.query.observers.is_on();
         let ran = request.and_then(|request| {
             let bytes = weight(&request.request, frame.body.len());
+            if is_observed {
+                observed::begin(&self.query, &self.sink, &request.request, frame.body)?;
+            }
             let mut step = self.dispatch(&request, &mut ticket, bytes);
             if ticket.trace.is_some() {
                 step = self.traced(step, &ticket, answered);
+            }
+            if is_observed {
+                step = self.observed(step, &ticket, &request.request, answered);
             }
             let taken = Taken { request: &request.request, stream: header.stream, bytes };
             self.take_step(step?, taken, cx);
@@ -467,6 +478,54 @@ impl Core {
             }
             out
         })))
+    }
+
+    /// Makes an observed request reach the observers before its answer. `answered`: see `traced`.
+    #[cold]
+    fn observed(
+        &mut self,
+        step: Result<Step>,
+        ticket: &Ticket,
+        request: &Request<'_>,
+        answered: usize,
+    ) -> Result<Step> {
+        let mut at_once = self.frames.split_off(answered.min(self.frames.len()));
+        let about = observed::About { ticket, request };
+        let step = observed::observe(&self.server, &self.sink, &about, step, &mut at_once);
+        self.frames.append(&mut at_once);
+        step
+    }
+
+    /// Answers committed writes of a connection with observed requests.
+    #[cold]
+    fn answer_observed(
+        &mut self,
+        held: &mut Vec<Held>,
+        result: std::result::Result<(), store::StoreError>,
+        cx: &mut Context<'_>,
+    ) {
+        let failed = failed_commit(&self.query, result);
+        for one in held.drain(..) {
+            let (stream, ticket) = (one.stream, one.write.ticket.clone());
+            let mut out = self.query.buffer();
+            answer_one(&self.query, &self.sink.session, one, failed.as_ref(), &mut out);
+            let Some(taken) = observed::finish(&self.query, &self.sink.session, stream) else {
+                append_answer(&self.server, &mut self.frames, out);
+                continue;
+            };
+            let (server, session) = (self.server.clone(), self.sink.session.clone());
+            self.sink.session.running.begin(stream, self.running(Task::Unknown));
+            let future: Waiting = Box::pin(async move {
+                let sink = FrameSink { session, stream };
+                observed::wait(&server, &sink, &ticket, taken, &mut out).await;
+                end_running(&server, &sink.session, stream);
+                out
+            });
+            let entry =
+                Entry { stream: None, count: 1, bytes: 0, expects: 0, timing: None, future };
+            // A later turn or this one appends its answer.
+            let _ = self.start(entry, cx);
+        }
     }
 
     /// Enqueues a request that has to wait.
@@ -718,7 +777,11 @@ impl Core {
             for write in &held {
                 self.ended.add(RequestKind::Write, write.touched);
             }
-            answer_held(&self.query, &self.sink.session, &mut held, result, &mut self.frames);
+            if self.sink.session.observed.is_empty() {
+                answer_held(&self.query, &self.sink.session, &mut held, result, &mut self.frames);
+            } else {
+                self.answer_observed(&mut held, result, cx);
+            }
             self.held = held;
             return;
         }
@@ -736,15 +799,22 @@ impl Core {
                 query.latencies.record(RequestKind::Write, write.touched, took);
                 end_running(&server, &session, write.stream);
             }
-            match committed {
-                Ok(result) => answer_held(&server.query, &session, &mut held, result, &mut out),
-                Err(_) => {
-                    for write in held.drain(..) {
-                        let HeldWrite { ticket, consistency, write_type, .. } = write.write;
-                        let failure = Failure::WriteTimeout { consistency, write_type };
-                        query.counters.failed(failure.code());
-                        session.respond_failure(&mut out, write.stream, &ticket, &failure);
-                    }
+            let failed = match committed {
+                Ok(result) => failed_commit(query, result),
+                Err(_) => Some(FailedCommit::Timeout),
+            };
+            for one in held.drain(..) {
+                let (stream, ticket) = (one.stream, one.write.ticket.clone());
+                let begins = out.len();
+                answer_one(query, &session, one, failed.as_ref(), &mut out);
+                if session.observed.is_empty() {
+                    continue;
+                }
+                if let Some(taken) = observed::finish(query, &session, stream) {
+                    let mut answer = out.split_off(begins);
+                    let sink = FrameSink { session: session.clone(), stream };
+                    observed::wait(&server, &sink, &ticket, taken, &mut answer).await;
+                    out.append(&mut answer);
                 }
             }
             out
@@ -795,6 +865,24 @@ impl Core {
     }
 }
 
+/// Cause of a commit's failure, for all of its writes.
+enum FailedCommit {
+    /// The log failed; the id names the one log line.
+    Store(store::StoreError, Uuid),
+    /// It did not end in time.
+    Timeout,
+}
+
+/// Logs the failure of a commit, once for all its writes.
+fn failed_commit(
+    query: &Executor,
+    result: std::result::Result<(), store::StoreError>,
+) -> Option<FailedCommit> {
+    let error = result.err()?;
+    let id = query.log_failure("write", &error);
+    Some(FailedCommit::Store(error, id))
+}
+
 /// Answers writes after their commit.
 fn answer_held(
     query: &Executor,
@@ -803,27 +891,37 @@ fn answer_held(
     result: std::result::Result<(), store::StoreError>,
     out: &mut Vec<u8>,
 ) {
-    match result {
-        Ok(()) => {
-            for Held { stream, write, .. } in held.drain(..) {
-                let about = Answering::new(stream, &write.ticket);
-                if write.warnings.is_empty() {
-                    session.respond_void(out, &about);
-                } else {
-                    let warnings: Vec<&str> = write.warnings.iter().map(String::as_str).collect();
-                    session.respond_void(out, &Answering { warnings: &warnings, ..about });
-                }
-            }
-        }
-        Err(error) => {
-            // One log line for all writes of the commit.
-            let id = query.log_failure("write", &error);
-            for Held { stream, write, .. } in held.drain(..) {
-                let HeldWrite { ticket, consistency, write_type, .. } = write;
-                let failure = Failure::write(&error, consistency, write_type, id);
-                query.counters.failed(failure.code());
-                session.respond_failure(out, stream, &ticket, &failure);
-            }
-        }
+    let failed = failed_commit(query, result);
+    for one in held.drain(..) {
+        answer_one(query, session, one, failed.as_ref(), out);
     }
+}
+
+/// Answers one write after its commit.
+#[inline]
+fn answer_one(
+    query: &Executor,
+    session: &Session,
+    held: Held,
+    failed: Option<&FailedCommit>,
+    out: &mut Vec<u8>,
+) {
+    let Held { stream, write, .. } = held;
+    let Some(failed) = failed else {
+        let about = Answering::new(stream, &write.ticket);
+        if write.warnings.is_empty() {
+            session.respond_void(out, &about);
+        } else {
+            let warnings: Vec<&str> = write.warnings.iter().map(String::as_str).collect();
+            session.respond_void(out, &Answering { warnings: &warnings, ..about });
+        }
+        return;
+    };
+    let HeldWrite { ticket, consistency, write_type, .. } = write;
+    let failure = match failed {
+        FailedCommit::Store(error, id) => Failure::write(error, consistency, write_type, *id),
+        FailedCommit::Timeout => Failure::WriteTimeout { consistency, write_type },
+    };
+    query.counters.failed(failure.code());
+    session.respond_failure(out, stream, &ticket, &failure);
 }

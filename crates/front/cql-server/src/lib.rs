@@ -6,7 +6,7 @@
 //!
 //! Invariants: see `connection`.
 //!
-//! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `driver`, `session`,
+//! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `observed`, `driver`, `session`,
 //! `login`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`, `topology_events`, `connection_tables`.
 
 mod accept;
@@ -22,6 +22,7 @@ mod frame_sink;
 pub mod fuzz;
 mod login;
 mod mesh;
+mod observed;
 mod pending;
 mod port;
 mod running;

@@ -1,6 +1,7 @@
 //! State shared by a connection and its running requests.
 
 use crate::error_frame::{self, ErrorFrame};
+use crate::observed::ObservedRequests;
 use crate::running::RunningRequests;
 use cql_wire::{
     Compression, EventKinds, FrameExtras, Negotiated, Opcode, ProtocolVersion, ResponseFrame,
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) requests: Cell<u64>,
     /// Its waiting requests.
     pub(crate) running: RunningRequests,
+    /// Its requests that observers have not seen yet.
+    pub(crate) observed: ObservedRequests,
     /// Event frames to be sent with the next answers.
     pub(crate) pushed: RefCell<Vec<u8>>,
     /// The client does not read its events: close.
@@ -105,6 +108,7 @@ impl Session {
             driver: RefCell::default(),
             requests: Cell::new(0),
             running: RunningRequests::default(),
+            observed: ObservedRequests::default(),
             pushed: RefCell::default(),
             overrun: Cell::new(false),
             waker: RefCell::new(None),
@@ -204,6 +208,9 @@ impl Session {
         ticket: &Ticket,
         failure: &Failure,
     ) {
+        if !self.observed.is_empty() {
+            self.fail_observed(stream, failure);
+        }
         let mut plain = Vec::new();
         // Errors are small: compressed frames are rebuilt from a plain one.
         let warnings = ticket.warnings();
@@ -222,6 +229,11 @@ impl Session {
             let _ = error_frame::encode(&short, &mut plain, &about);
         }
         out.extend_from_slice(&plain);
+    }
+
+    /// Records the failure of a request for the observers.
+    pub(crate) fn fail_observed(&self, stream: i16, failure: &Failure) {
+        self.observed.fail(stream, failure, self.node);
     }
 
     /// Queues an event frame for the client.

@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::failure::{Failure, Internal, Result};
 use crate::guardrail_limits::Guardrails;
 use crate::latency::Latencies;
+use crate::observed::Observers;
 use crate::prepared::{Planning, PreparedCache};
 use crate::replica_disks::ReplicaDisks;
 use crate::settings::{QuerySettings, Timeout, Timeouts};
@@ -75,6 +76,8 @@ pub struct Executor {
     pub prepared: PreparedCache,
     /// Source of unique ids.
     pub uuids: UuidSource,
+    /// Observers of finished requests.
+    pub observers: Observers,
     /// The counters.
     pub counters: Counters,
     /// Latencies of requests.
@@ -165,6 +168,7 @@ impl Executor {
             accesses: Accesses::default(),
             cidr_metrics: CidrMetrics::new(&rt.telemetry()),
             uuids: UuidSource::new(rt.random_u64()),
+            observers: Observers::default(),
             counters: Counters::new(&rt.telemetry(), &latencies),
             latencies,
             scratch: RefCell::default(),

@@ -35,6 +35,7 @@ mod list_write;
 mod modification;
 mod mutations;
 mod node_queries;
+mod observed;
 mod outbound;
 mod owned_values;
 mod password;
@@ -79,6 +80,10 @@ pub use guardrails::watch;
 pub use internal_queries::{write_peer_trace, write_trace};
 pub use latency::{Ended, Kind as RequestKind, Latencies, TableLatencies, Timing, Touched};
 pub use node_queries::{as_store_error, execute_for_node, select_for_node};
+pub use observed::{
+    ObservedFailure, ObservedRequest, ObservedStatement, Observers, RequestObserver, RequestRecord,
+    Taken,
+};
 pub use password::without_password;
 pub use prepare::{prepare, prepare_here};
 pub use prepared::{

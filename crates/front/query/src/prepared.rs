@@ -272,6 +272,11 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Returns the keyspace of its names without one; `None` if it needs none.
+    pub fn keyspace(&self) -> Option<&Rc<str>> {
+        self.keyspace.as_ref()
+    }
+
     pub(crate) fn new(
         id: PreparedId,
         text: &str,

@@ -132,7 +132,6 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "authorizer: LdapAuthorizer\n",
         "network_authorizer: LdapNetworkAuthorizer\n",
         "cidr_authorizer: {class_name: LdapCIDRAuthorizer}\n",
-        "audit_logging_options: {enabled: true}\n",
         "transparent_data_encryption_options: {enabled: true}\n",
         "partition_denylist_enabled: true\n",
     ] {
@@ -144,7 +143,7 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
         "server_encryption_options:\n  internode_encryption: none\n",
         "authenticator:\n  class_name: AllowAllAuthenticator\n",
         "authorizer: org.apache.cassandra.auth.AllowAllAuthorizer\n",
-        "audit_logging_options: {enabled: false, logger: {class_name: BinAuditLogger}}\n",
+        "audit_logging_options: {enabled: true, logger: {class_name: BinAuditLogger}}\n",
         "incremental_backups: true\nsnapshot_before_compaction: true\n",
         "drop_truncate_table_enabled: false\n",
         "dynamic_data_masking_enabled: true\n",
@@ -216,6 +215,19 @@ fn encryption_between_nodes_is_checked_as_a_whole() {
     ] {
         let error = yaml(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn wrong_keys_of_the_audit_log_are_named_with_their_lines() {
+    let text = "audit_logging_options:\n  enabled: true\n  logger:\n    - class_name: \
+                DiagnosticEventAuditLogger\n  included_categories: FOO\n";
+    let errors = yaml(text).unwrap_err().to_string();
+    for line in [
+        "\"audit_logging_options.logger\" expects BinAuditLogger, FileAuditLogger or NoOpAuditLogger: diagnostic",
+        "cassandra.yaml:5: \"audit_logging_options.included_categories\" expects categories out of QUERY",
+    ] {
+        assert!(errors.contains(line), "{line}: {errors}");
     }
 }
 

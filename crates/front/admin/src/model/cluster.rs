@@ -99,6 +99,9 @@ pub struct SettingsReport {
     /// How many verified passwords each shard remembers.
     #[serde(default)]
     pub credentials_cache_max_entries: u64,
+    /// Names and values of `audit_logging_options`, in the order of `nodetool getauditlog`.
+    #[serde(default)]
+    pub audit_log: Vec<(String, String)>,
 }
 
 /// Least severe events of a part of the program that are logged.

@@ -35,7 +35,7 @@ pub use repair::{
 pub use sampling::{SamplesIn, sample_jobs, samples};
 pub use settings::{
     ClientStatsStyle, ThroughputStyle, client_stats, compaction_throughput, data_paths,
-    data_paths_json, logging_levels, trace_probability,
+    data_paths_json, logging_levels, pairs, trace_probability,
 };
 pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json, table_stats_yaml};
 pub use tables_order::{SORT_KEYS, SortKey};

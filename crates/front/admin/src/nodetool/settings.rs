@@ -41,6 +41,17 @@ pub fn trace_probability(probability: f64) -> String {
     format!("Current trace probability: {}\n", java_double(rounded))
 }
 
+/// Names and values in two columns, as `nodetool getauditlog` prints them.
+pub fn pairs(rows: &[(String, String)]) -> String {
+    let mut table = Table::new(" ");
+    for (name, value) in rows {
+        table.add(&[name, value]);
+    }
+    let mut out = String::new();
+    table.print(&mut out);
+    out
+}
+
 /// `nodetool getlogginglevels`.
 pub fn logging_levels(levels: &[LogLevelReport]) -> String {
     let mut out = format!("\n{:<50}{:>10}\n", "Logger Name", "Log Level");

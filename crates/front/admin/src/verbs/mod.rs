@@ -8,6 +8,7 @@
 //!
 //! Reading order: `command` (a row), `table`, `line` (what a function gets), `client`, then one of the others.
 
+mod audit;
 mod auth_caches;
 mod cidr;
 mod client;

@@ -33,10 +33,10 @@ pub(super) fn asked(line: &Line) -> Outcome {
 }
 
 /// The first row of Cassandra's table of a log that does not exist. Its other rows are settings that do not exist
-/// here: a node whose configuration switches the audit log on does not start.
+/// here.
 const OFF: &str = "enabled             false\n";
 
-/// `getauditlog` and `getfullquerylog`.
+/// `getfullquerylog`.
 pub(super) fn no_log(line: &Line) -> Outcome {
     node(&line.api).map(|_| OFF.to_owned())
 }

@@ -5,11 +5,6 @@
 /// Names in order, with what follows "… is not supported: ".
 pub const REFUSED: &[(&str, &str)] = &[
     (
-        "enableauditlog",
-        "there is no audit log yet. settraceprobability traces requests into system_traces, with their text and \
-         their client",
-    ),
-    (
         "enablefullquerylog",
         "there is no log of all queries yet. settraceprobability traces a part of the requests, or all, into \
          system_traces; profileload names the busiest partitions",

@@ -14,8 +14,8 @@ use super::flags::{
 };
 use super::settings::set;
 use super::{
-    auth_caches, cidr, cluster, limits, node, repair, repaired_set, sampling, settings, snapshots,
-    tables, token_metadata, upkeep,
+    audit, auth_caches, cidr, cluster, limits, node, repair, repaired_set, sampling, settings,
+    snapshots, tables, token_metadata, upkeep,
 };
 use crate::model::ClusterCommand;
 use crate::operation::{CLUSTER, COMPACTIONS, cluster, compaction, delete, get, post, put};
@@ -108,7 +108,7 @@ pub const VERBS: &[Verb] = &[
         .needs("keyspace", "<keyspace>", "The keyspace name")
         .kinds(&[Keyspace])
         .scylla(&["GET /storage_service/describe_ring/{keyspace}"]),
-    Verb::new("disableauditlog", "Disable the audit log", &[get("/api/v1/node")], node::asked),
+    Verb::new("disableauditlog", "Disable the audit log", &[cluster("disable_audit_log")], audit::disable),
     Verb::new("disableautocompaction", "Disable autocompaction for the given keyspace and table", &[get("/api/v1/node"), compaction("set_automatic")], upkeep::disable_automatic)
         .takes(TABLES, TABLES_HELP, usize::MAX)
         .kinds(&[Keyspace, Table]),
@@ -130,6 +130,22 @@ pub const VERBS: &[Verb] = &[
     Verb::new("dropcidrgroup", "Drop an existing cidr group", &[cluster("drop_cidr_group")], cidr::drop_group)
         .takes("<cidrGroup>", "Requires a cidr group name", 1)
         .kinds(&[Name]),
+    Verb::new("enableauditlog", "Enable the audit log", &[cluster("enable_audit_log")], audit::enable)
+        .flags(&[
+            valued(&["--archive-command"], "archive_command", "Command that will handle archiving rolled audit log files. Format is \"/path/to/script.sh %path\" where %path will be replaced with the file to archive Enable this by setting the audit_logging_options.allow_nodetool_archive_command: true in the config."),
+            valued(&["--blocking"], "blocking", "If the queue is full whether to block producers or drop samples [true|false]."),
+            valued(&["--excluded-categories"], "excluded_categories", "Comma separated list of Audit Log Categories to be excluded for audit log. If not set the value from cassandra.yaml will be used"),
+            valued(&["--excluded-keyspaces"], "excluded_keyspaces", "Comma separated list of keyspaces to be excluded for audit log. If not set the value from cassandra.yaml will be used"),
+            valued(&["--excluded-users"], "excluded_users", "Comma separated list of users to be excluded for audit log. If not set the value from cassandra.yaml will be used"),
+            valued(&["--included-categories"], "included_categories", "Comma separated list of Audit Log Categories to be included for audit log. If not set the value from cassandra.yaml will be used"),
+            valued(&["--included-keyspaces"], "included_keyspaces", "Comma separated list of keyspaces to be included for audit log. If not set the value from cassandra.yaml will be used"),
+            valued(&["--included-users"], "included_users", "Comma separated list of users to be included for audit log. If not set the value from cassandra.yaml will be used"),
+            valued(&["--logger"], "logger", "Logger name to be used for AuditLogging. Default BinAuditLogger. If not set the value from cassandra.yaml will be used"),
+            valued(&["--max-archive-retries"], "archive_retries", "Max number of archive retries."),
+            valued(&["--max-log-size"], "max_log_size", "How many bytes of log data to store before dropping segments. Might not be respected if a log file hasn't rolled so it can be deleted."),
+            valued(&["--max-queue-weight"], "max_queue_weight", "Maximum number of bytes of query data to queue to disk before blocking or dropping samples."),
+            valued(&["--roll-cycle"], "roll_cycle", "How often to roll the log file (MINUTELY, HOURLY, DAILY)."),
+        ]),
     Verb::new("enableautocompaction", "Enable autocompaction for the given keyspace and table", &[get("/api/v1/node"), compaction("set_automatic")], upkeep::enable_automatic)
         .takes(TABLES, TABLES_HELP, usize::MAX)
         .kinds(&[Keyspace, Table]),
@@ -154,7 +170,7 @@ pub const VERBS: &[Verb] = &[
     Verb::new("forcecompact", "Force a (major) compaction on a table", &[compaction("force")], upkeep::force)
         .takes("[<keyspace> <table> <keys>]", "The keyspace, table, and a list of partition keys ignoring the gc_grace_seconds", usize::MAX)
         .kinds(&[Keyspace, Table, Key]),
-    Verb::new("getauditlog", "Print whether there is an audit log", &[get("/api/v1/node")], node::no_log),
+    Verb::new("getauditlog", "Print configuration of audit log if enabled, otherwise the configuration reflected in cassandra.yaml", &[get(CLUSTER)], audit::get),
     Verb::new("getauthcacheconfig", "Get configuration of Auth cache", &[get(CLUSTER)], auth_caches::config)
         .flags(&[CACHE_NAME]),
     Verb::new("getautorepairconfig", "Print autorepair configurations", &[get("/api/v1/auto_repair")], repair::auto_config),

@@ -3,6 +3,7 @@
 
 mod acknowledgements;
 mod aggregations;
+mod audit_log;
 mod authorization;
 mod batch_log;
 mod certificate_logins;

@@ -8,10 +8,16 @@ use super::{Rows, Sources};
 pub(super) async fn rows(sources: &Sources, table: &Table) -> Rows {
     let live = sources.live.borrow();
     let names = conf::options::NAMES.iter();
-    names
-        .filter_map(|(name, _)| Some((name, live.render(name)?)))
+    let whole = names.filter_map(|(name, _)| Some(((*name).to_owned(), live.render(name)?)));
+    // Cassandra shows the keys of maps one by one, under new and old names.
+    let audit = live.audit_logging_options.rows().into_iter().flat_map(|(name, value)| {
+        ['.', '_']
+            .map(|separator| (format!("audit_logging_options{separator}{name}"), value.clone()))
+    });
+    whole
+        .chain(audit)
         .map(|(name, value)| {
-            VirtualRowBuilder::new(table).text("name", name).text("value", &value).finish()
+            VirtualRowBuilder::new(table).text("name", &name).text("value", &value).finish()
         })
         .collect()
 }

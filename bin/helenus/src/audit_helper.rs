@@ -1,0 +1,87 @@
+//! Programs and sockets of this machine for the audit log: archive commands, and the syslog socket.
+
+use audit::AuditHelper;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How long a full socket may delay a message.
+const SEND_MAX: Duration = Duration::from_secs(5);
+
+/// Runs archive commands and sends to the syslog socket.
+pub struct MachineHelper;
+
+impl AuditHelper for MachineHelper {
+    fn archive(&self, command: &str, path: &str) -> Result<(), String> {
+        // As in Cassandra, words are separated by blanks and no shell is involved.
+        let mut words = command.split_whitespace().map(|word| word.replace("%path", path));
+        let program = words.next().ok_or("the command is empty")?;
+        let mut run = Command::new(&program);
+        run.args(words).stdin(Stdio::null());
+        let output = run.output().map_err(|error| format!("cannot run {program}: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{program} ended with {}: {}", output.status, text.trim()))
+    }
+
+    fn send_syslog(&self, socket: &str, messages: &[String]) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{socket}: {error}");
+        let datagrams = UnixDatagram::unbound().map_err(failed)?;
+        datagrams.set_write_timeout(Some(SEND_MAX)).map_err(failed)?;
+        datagrams.connect(socket).map_err(failed)?;
+        for message in messages {
+            let mut bytes = message.as_bytes();
+            loop {
+                match datagrams.send(bytes) {
+                    Ok(_) => break,
+                    // EMSGSIZE: the text of the statement is cut to what a datagram takes.
+                    Err(error) if error.raw_os_error() == Some(90) && bytes.len() > 512 => {
+                        bytes = bytes.get(..bytes.len() / 2).unwrap_or_default();
+                    }
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_gets_the_path_and_its_failure_is_told_in_its_words() {
+        let helper = MachineHelper;
+        assert_eq!(helper.archive("/bin/test -d %path", "/"), Ok(()));
+        let failed = helper.archive("/bin/ls %path", "/nowhere/at/all").unwrap_err();
+        assert!(failed.contains("/nowhere/at/all"), "{failed}");
+        let failed = helper.archive("/nowhere/command %path", "/").unwrap_err();
+        assert!(failed.starts_with("cannot run /nowhere/command"), "{failed}");
+    }
+
+    #[test]
+    fn messages_arrive_at_a_datagram_socket_and_too_long_ones_are_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        let path = path.to_str().unwrap().to_owned();
+        let sent = [String::from("<13>first"), "x".repeat(4 << 20)];
+        let receiver = std::thread::spawn(move || {
+            let mut buffer = vec![0; 8 << 20];
+            let first = socket.recv(&mut buffer).unwrap();
+            let text = String::from_utf8(buffer[..first].to_vec()).unwrap();
+            (text, socket.recv(&mut buffer).unwrap())
+        });
+        assert_eq!(MachineHelper.send_syslog(&path, &sent), Ok(()));
+        let (first, second) = receiver.join().unwrap();
+        assert_eq!(first, "<13>first");
+        assert!((512..4 << 20).contains(&second), "{second}");
+        let error = MachineHelper.send_syslog("/nowhere/socket", &sent).unwrap_err();
+        assert!(error.starts_with("/nowhere/socket: "), "{error}");
+    }
+}

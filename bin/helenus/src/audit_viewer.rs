@@ -1,0 +1,219 @@
+//! `helenus auditlogviewer`: prints binary audit logs, with the options of Cassandra's tool.
+//!
+//! Source: the output of Cassandra 5.0.9's `auditlogviewer`.
+
+use crate::exit;
+use audit::binary::{self, BinaryLogError, Record};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often `--follow` looks for more.
+const POLL: Duration = Duration::from_millis(200);
+
+const USAGE: &str = "usage: auditlogviewer <path1> [<path2>...<pathN>] [options]
+--
+View the audit log contents in human readable format
+--
+Options are:
+ -f,--follow             Upon reaching the end of the log continue
+                         indefinitely waiting for more records
+ -h,--help               display this help message
+ -i,--ignore             Silently ignore unsupported records
+ -r,--roll_cycle <arg>   Accepted: the names of files tell when they were
+                         rolled. (MINUTELY, HOURLY, DAILY). Default HOURLY.
+";
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    paths: Vec<PathBuf>,
+    follow: bool,
+    ignore: bool,
+}
+
+/// Runs the tool; returns its exit code.
+pub fn main(arguments: &[String]) -> u8 {
+    let options = match parse(arguments) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            say!("{USAGE}");
+            return exit::OK;
+        }
+        Err(message) => {
+            complain!("{message}\n{USAGE}");
+            return exit::USAGE;
+        }
+    };
+    let mut reader = LogReader { ignore: options.ignore, read: Vec::new() };
+    loop {
+        for path in &options.paths {
+            if let Err((code, message)) = reader.print(path, options.follow) {
+                complain_line!("auditlogviewer: {message}");
+                return code;
+            }
+        }
+        if !options.follow {
+            return exit::OK;
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
+    let mut options = Options::default();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "-h" | "--help" => return Ok(None),
+            "-f" | "--follow" => options.follow = true,
+            "-i" | "--ignore" => options.ignore = true,
+            "-r" | "--roll_cycle" => {
+                let name = rest.next().ok_or("Missing argument for option: r")?;
+                conf::RollCycle::of_name(name)
+                    .map_err(|form| format!("{name}: expected {form}"))?;
+            }
+            flag if flag.starts_with('-') => return Err(format!("Unrecognized option: {flag}")),
+            path => options.paths.push(PathBuf::from(path)),
+        }
+    }
+    if options.paths.is_empty() {
+        return Err("Audit log files directory path is a required argument.".to_owned());
+    }
+    Ok(Some(options))
+}
+
+/// Prints records once.
+struct LogReader {
+    ignore: bool,
+    /// Files with the offset of the next record.
+    read: Vec<(PathBuf, usize)>,
+}
+
+impl LogReader {
+    /// Prints what is new in a directory of files, or in one file. With `follow` a record that is cut off may be
+    /// completed later.
+    fn print(&mut self, path: &Path, follow: bool) -> Result<(), (u8, String)> {
+        let failed = |error: std::io::Error| (exit::FAILED, format!("{}: {error}", path.display()));
+        let mut files = vec![path.to_owned()];
+        if path.is_dir() {
+            let entries = fs::read_dir(path).map_err(failed)?;
+            let entries = entries.map(|entry| entry.map(|entry| entry.path()));
+            files = entries.collect::<Result<_, _>>().map_err(failed)?;
+            files.retain(|file| file.extension().is_some_and(|extension| extension == "audit"));
+            files.sort_by_key(|file| order(file));
+        }
+        for file in files {
+            self.print_file(&file, follow)?;
+        }
+        Ok(())
+    }
+
+    fn print_file(&mut self, file: &Path, follow: bool) -> Result<(), (u8, String)> {
+        let named = |what: &dyn std::fmt::Display| format!("{}: {what}", file.display());
+        let bytes = fs::read(file).map_err(|error| (exit::FAILED, named(&error)))?;
+        let damaged = |error: BinaryLogError| (exit::DAMAGED, named(&error));
+        let known = self.read.iter().position(|(path, _)| path == file);
+        let mut at = match known.and_then(|index| self.read.get(index)) {
+            Some((_, at)) => *at,
+            None if follow && bytes.len() < binary::HEADER_BYTES => return Ok(()),
+            None => {
+                binary::check_header(&bytes).map_err(damaged)?;
+                binary::HEADER_BYTES
+            }
+        };
+        loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            match binary::next_record(rest, at as u64) {
+                Ok(None) => break,
+                Ok(Some((record, length))) => {
+                    self.print_record(file, record)?;
+                    at += length;
+                }
+                Err(BinaryLogError::Cut { .. }) if follow => break,
+                Err(error) => return Err(damaged(error)),
+            }
+        }
+        match known.and_then(|index| self.read.get_mut(index)) {
+            Some(entry) => entry.1 = at,
+            None => self.read.push((file.to_owned(), at)),
+        }
+        Ok(())
+    }
+
+    fn print_record(&self, file: &Path, record: Record<'_>) -> Result<(), (u8, String)> {
+        match record {
+            Record::Line { line, .. } => say_line!("Type: audit\nLogMessage: {line}"),
+            Record::Unknown(_) if self.ignore => {}
+            Record::Unknown(kind) => {
+                let text = format!("{}: unsupported record of kind {kind}", file.display());
+                return Err((exit::DAMAGED, text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Order of files: by cycle, then by number.
+fn order(file: &Path) -> (String, u64) {
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let (stamp, number) = stem.split_once('.').unwrap_or((stem, "0"));
+    (stamp.to_owned(), number.parse().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Option<Options>, String> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<String>>())
+    }
+
+    #[test]
+    fn options_are_those_of_cassandras_viewer() {
+        let options = parsed("-i -f --roll_cycle DAILY /a /b").unwrap().unwrap();
+        let paths = vec![PathBuf::from("/a"), PathBuf::from("/b")];
+        assert_eq!(options, Options { paths, follow: true, ignore: true });
+        assert_eq!(parsed("-h"), Ok(None));
+        for (line, message) in [
+            ("", "Audit log files directory path is a required argument."),
+            ("-z /a", "Unrecognized option: -z"),
+            ("/a -r", "Missing argument for option: r"),
+        ] {
+            assert_eq!(parsed(line), Err(message.to_owned()));
+        }
+        assert!(parsed("-r FOO /a").unwrap_err().starts_with("FOO: expected a roll cycle"));
+    }
+
+    #[test]
+    fn files_are_read_in_order_and_damage_names_the_file_and_the_offset() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, lines: &[&str]| {
+            let mut bytes = binary::header().to_vec();
+            lines.iter().for_each(|line| binary::push_record(&mut bytes, 0, line));
+            fs::write(directory.path().join(name), &bytes).unwrap();
+            bytes
+        };
+        write("20261128-14.10.audit", &["c"]);
+        write("20261128-14.audit", &["a"]);
+        let bytes = write("20261128-14.2.audit", &["b", "b2"]);
+        let mut reader = LogReader { ignore: false, read: Vec::new() };
+        reader.print(directory.path(), false).unwrap();
+        let names: Vec<(u64, usize)> =
+            reader.read.iter().map(|(path, at)| (order(path).1, *at)).collect();
+        assert_eq!(names, [(0, 34), (2, bytes.len()), (10, 34)]);
+        let cut = directory.path().join("20261128-14.2.audit");
+        fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
+        let mut reader = LogReader { ignore: false, read: Vec::new() };
+        let (code, message) = reader.print(&cut, false).unwrap_err();
+        assert_eq!(code, exit::DAMAGED);
+        assert!(
+            message.ends_with("20261128-14.2.audit: the file ends within a record at offset 34"),
+            "{message}"
+        );
+        // A record that is being written is completed later.
+        reader.print(&cut, true).unwrap();
+        fs::write(&cut, &bytes).unwrap();
+        reader.print(&cut, true).unwrap();
+        assert_eq!(reader.read.last().unwrap().1, bytes.len());
+    }
+}

@@ -1,0 +1,558 @@
+//! `audit_logging_options` of Cassandra 5.0, and Scylla's `audit` settings.
+//!
+//! Owns: the keys with their forms and defaults, names of loggers, categories and roll cycles. Never: decides which
+//! event is written (crate `audit`), opens a file.
+//! Source: Cassandra 5.0 `AuditLogOptions`, `BinLogOptions`, `AuditLogEntryCategory`; Scylla's documentation.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use crate::encryption::WrongKey;
+use crate::value::{Range, Refusal, Value, class_name};
+use crate::yaml::{self, Node, NodeKind};
+
+/// Names of categories in filters, in Cassandra's order; the last one is an addition for the HTTP API.
+pub const CATEGORIES: [&str; 9] =
+    ["QUERY", "DML", "DDL", "DCL", "OTHER", "AUTH", "ERROR", "PREPARE", "ADMIN"];
+
+/// Names of Scylla's categories.
+pub const SCYLLA_CATEGORIES: [&str; 6] = ["AUTH", "DML", "DDL", "DCL", "QUERY", "ADMIN"];
+
+const UNKNOWN: &str = "to be one of the keys in docs/user/audit.md";
+
+/// Destination of audit events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditLogger {
+    /// `BinAuditLogger`: checksummed binary files.
+    #[default]
+    Bin,
+    /// `FileAuditLogger`: lines in `audit.log`.
+    File,
+    /// `NoOpAuditLogger`: events are discarded.
+    NoOp,
+}
+
+impl AuditLogger {
+    /// The name of Cassandra's class.
+    pub fn class(self) -> &'static str {
+        match self {
+            AuditLogger::Bin => "BinAuditLogger",
+            AuditLogger::File => "FileAuditLogger",
+            AuditLogger::NoOp => "NoOpAuditLogger",
+        }
+    }
+
+    /// Returns the logger of a class name, with or without its package.
+    ///
+    /// # Errors
+    /// The expected form: the class is not supported.
+    pub fn of_class(name: &str) -> Result<AuditLogger, String> {
+        let class = name.strip_prefix("org.apache.cassandra.audit.").unwrap_or(name);
+        let all = [AuditLogger::Bin, AuditLogger::File, AuditLogger::NoOp];
+        if let Some(found) = all.into_iter().find(|logger| logger.class() == class) {
+            return Ok(found);
+        }
+        Err(match class {
+            "DiagnosticEventAuditLogger" => {
+                "BinAuditLogger, FileAuditLogger or NoOpAuditLogger: diagnostic events are not supported"
+            }
+            _ => "BinAuditLogger, FileAuditLogger or NoOpAuditLogger",
+        }
+        .to_owned())
+    }
+}
+
+/// How often binary files roll: a name of Chronicle Queue's and its period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RollCycle {
+    /// The name, as written.
+    pub name: &'static str,
+    /// The period; files begin at its multiples in UTC.
+    pub period: Duration,
+}
+
+const MINUTE: u64 = 60;
+
+/// All cycles that are accepted, with their periods in minutes.
+const CYCLES: [(&str, u64); 17] = [
+    ("MINUTELY", 1),
+    ("FIVE_MINUTELY", 5),
+    ("TEN_MINUTELY", 10),
+    ("TWENTY_MINUTELY", 20),
+    ("HALF_HOURLY", 30),
+    ("HOURLY", 60),
+    ("FAST_HOURLY", 60),
+    ("LARGE_HOURLY", 60),
+    ("XLARGE_HOURLY", 60),
+    ("TWO_HOURLY", 120),
+    ("FOUR_HOURLY", 240),
+    ("SIX_HOURLY", 360),
+    ("DAILY", 1440),
+    ("FAST_DAILY", 1440),
+    ("LARGE_DAILY", 1440),
+    ("XLARGE_DAILY", 1440),
+    ("HUGE_DAILY", 1440),
+];
+
+impl RollCycle {
+    /// Returns the cycle of this name, in any case.
+    ///
+    /// # Errors
+    /// The expected form.
+    pub fn of_name(name: &str) -> Result<RollCycle, String> {
+        let found = CYCLES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.trim()));
+        match found {
+            Some(&(name, minutes)) => {
+                Ok(RollCycle { name, period: Duration::from_secs(minutes * MINUTE) })
+            }
+            None => Err("a roll cycle such as MINUTELY, FIVE_MINUTELY, HOURLY or DAILY".to_owned()),
+        }
+    }
+}
+
+/// `audit_logging_options`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditOptions {
+    /// `enabled`.
+    pub enabled: bool,
+    /// Class of `logger`.
+    pub logger: AuditLogger,
+    /// `logger` parameter `key_value_separator`.
+    pub key_value_separator: String,
+    /// `logger` parameter `field_separator`.
+    pub field_separator: String,
+    /// `audit_logs_dir`; unset: `logs/audit` below the work directory.
+    pub audit_logs_dir: Option<String>,
+    /// `included_keyspaces`: names with commas between them.
+    pub included_keyspaces: String,
+    /// `excluded_keyspaces`.
+    pub excluded_keyspaces: String,
+    /// `included_categories`.
+    pub included_categories: String,
+    /// `excluded_categories`.
+    pub excluded_categories: String,
+    /// `included_users`.
+    pub included_users: String,
+    /// `excluded_users`.
+    pub excluded_users: String,
+    /// `roll_cycle`.
+    pub roll_cycle: RollCycle,
+    /// `block`: a full queue delays statements; false: it drops events.
+    pub block: bool,
+    /// `max_queue_weight`: bytes of queued events of the node.
+    pub max_queue_weight: u64,
+    /// `max_log_size`: bytes of files before the oldest is deleted.
+    pub max_log_size: u64,
+    /// `archive_command`; empty: old files are deleted.
+    pub archive_command: String,
+    /// `max_archive_retries`.
+    pub max_archive_retries: u32,
+    /// `allow_nodetool_archive_command`.
+    pub allow_nodetool_archive_command: bool,
+}
+
+impl Default for AuditOptions {
+    fn default() -> Self {
+        AuditOptions {
+            enabled: false,
+            logger: AuditLogger::Bin,
+            key_value_separator: ":".to_owned(),
+            field_separator: "|".to_owned(),
+            audit_logs_dir: None,
+            included_keyspaces: String::new(),
+            excluded_keyspaces: "system,system_schema,system_virtual_schema".to_owned(),
+            included_categories: String::new(),
+            excluded_categories: String::new(),
+            included_users: String::new(),
+            excluded_users: String::new(),
+            roll_cycle: RollCycle { name: "HOURLY", period: Duration::from_secs(60 * MINUTE) },
+            block: true,
+            max_queue_weight: 256 << 20,
+            max_log_size: 16 << 30,
+            archive_command: String::new(),
+            max_archive_retries: 10,
+            allow_nodetool_archive_command: false,
+        }
+    }
+}
+
+impl AuditOptions {
+    /// Reads a map, or its text as written in the environment and on the command line.
+    ///
+    /// # Errors
+    /// Every wrong key.
+    pub fn parse(node: &Node) -> Result<AuditOptions, Vec<WrongKey>> {
+        let wrong = |key: &str, expected: String, value: &Node| WrongKey {
+            key: key.to_owned(),
+            expected,
+            value: value.clone(),
+        };
+        let parsed;
+        let map = match node.text().map(str::trim).filter(|text| text.starts_with('{')) {
+            Some(text) => {
+                parsed = yaml::parse(text)
+                    .map_err(|error| vec![wrong("", format!("a map ({})", error.message), node)])?;
+                &parsed
+            }
+            None => node,
+        };
+        let NodeKind::Map(entries) = &map.kind else {
+            return Err(vec![wrong("", "a map with the key enabled".to_owned(), node)]);
+        };
+        let mut options = AuditOptions::default();
+        let mut errors = Vec::new();
+        for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
+            if let Err(expected) = options.set(&entry.key, &entry.value) {
+                errors.push(wrong(&entry.key, expected, &entry.value));
+            }
+        }
+        if errors.is_empty() { Ok(options) } else { Err(errors) }
+    }
+
+    /// Returns these options with some keys changed.
+    ///
+    /// # Errors
+    /// The first wrong key, with the expected form.
+    pub fn with(&self, changes: &BTreeMap<String, String>) -> Result<AuditOptions, String> {
+        let mut changed = self.clone();
+        for (key, value) in changes {
+            let set = changed.set(key, &Node::scalar(value));
+            set.map_err(|expected| format!("{key} expects {expected}, not \"{value}\""))?;
+        }
+        Ok(changed)
+    }
+
+    fn set(&mut self, key: &str, value: &Node) -> Result<(), String> {
+        match key {
+            "enabled" => self.enabled = flag(value)?,
+            "logger" => self.set_logger(value)?,
+            "audit_logs_dir" => {
+                self.audit_logs_dir = Some(text(value)?).filter(|dir| !dir.is_empty());
+            }
+            "included_keyspaces" => self.included_keyspaces = names(value)?,
+            "excluded_keyspaces" => self.excluded_keyspaces = names(value)?,
+            "included_categories" => self.included_categories = categories(value)?,
+            "excluded_categories" => self.excluded_categories = categories(value)?,
+            "included_users" => self.included_users = names(value)?,
+            "excluded_users" => self.excluded_users = names(value)?,
+            "roll_cycle" => self.roll_cycle = RollCycle::of_name(&text(value)?)?,
+            "block" => self.block = flag(value)?,
+            "max_queue_weight" => self.max_queue_weight = bytes(value)?,
+            "max_log_size" => self.max_log_size = bytes(value)?,
+            "archive_command" => self.archive_command = archive_command(&text(value)?)?,
+            "max_archive_retries" => {
+                let read = u32::read(value, Range { min: 0, max: i64::from(u32::MAX) });
+                self.max_archive_retries = read.map_err(|_| "a whole number".to_owned())?;
+            }
+            "allow_nodetool_archive_command" => {
+                self.allow_nodetool_archive_command = flag(value)?;
+            }
+            _ => return Err(UNKNOWN.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// A class name, or `{class_name: …, parameters: {…}}`, or a list of one.
+    fn set_logger(&mut self, node: &Node) -> Result<(), String> {
+        let node = match &node.kind {
+            NodeKind::List(items) => match items.as_slice() {
+                [one] => one,
+                _ => return Err("one logger".to_owned()),
+            },
+            _ => node,
+        };
+        let class = class_name(node).ok_or_else(|| "a logger with a class_name".to_owned())?;
+        self.logger = AuditLogger::of_class(class)?;
+        let Some(parameters) = node.get("parameters").filter(|p| !p.is_null()) else {
+            return Ok(());
+        };
+        let parameters = match &parameters.kind {
+            NodeKind::List(items) => items.first().unwrap_or(parameters),
+            _ => parameters,
+        };
+        let form = "parameters key_value_separator and field_separator, which are texts";
+        let NodeKind::Map(entries) = &parameters.kind else { return Err(form.to_owned()) };
+        for entry in entries {
+            let value = entry.value.text().filter(|text| !text.is_empty());
+            let value = value.ok_or_else(|| form.to_owned())?.to_owned();
+            match entry.key.as_str() {
+                "key_value_separator" => self.key_value_separator = value,
+                "field_separator" => self.field_separator = value,
+                _ => return Err(form.to_owned()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks the form of an archive command: empty, or with `%path` in it.
+///
+/// # Errors
+/// The expected form.
+pub fn archive_command(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains("%path") {
+        return Ok(text.to_owned());
+    }
+    Err("a command with %path in it, such as \"/path/to/script.sh %path\"".to_owned())
+}
+
+/// Checks names of categories with commas between them; returns them in upper case.
+///
+/// # Errors
+/// The expected form.
+pub fn category_list(text: &str) -> Result<String, String> {
+    let all = text.split(',').map(|name| name.trim().to_ascii_uppercase());
+    let all: Vec<String> = all.filter(|name| !name.is_empty()).collect();
+    match all.iter().all(|name| CATEGORIES.contains(&name.as_str())) {
+        true => Ok(all.join(",")),
+        false => Err(format!("categories out of {}", CATEGORIES.join(", "))),
+    }
+}
+
+/// Normalises names with commas between them: no blanks, no empty names.
+pub fn name_list(text: &str) -> String {
+    let all = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    all.collect::<Vec<&str>>().join(",")
+}
+
+fn flag(node: &Node) -> Result<bool, String> {
+    bool::read(node, Range::ALL).map_err(|_| bool::form())
+}
+
+fn text(node: &Node) -> Result<String, String> {
+    node.text().map(|text| text.trim().to_owned()).ok_or_else(|| "a text".to_owned())
+}
+
+fn bytes(node: &Node) -> Result<u64, String> {
+    let read = u64::read(node, Range { min: 1, max: i64::MAX });
+    read.map_err(|_| "a number of bytes above 0".to_owned())
+}
+
+fn categories(node: &Node) -> Result<String, String> {
+    category_list(&list_text(node)?)
+}
+
+fn names(node: &Node) -> Result<String, String> {
+    Ok(name_list(&list_text(node)?))
+}
+
+/// A text with commas, or a list.
+fn list_text(node: &Node) -> Result<String, String> {
+    let form = || "names with commas between them".to_owned();
+    match &node.kind {
+        NodeKind::List(items) => {
+            let texts: Option<Vec<&str>> = items.iter().map(Node::text).collect();
+            Ok(texts.ok_or_else(form)?.join(","))
+        }
+        _ => node.text().map(str::to_owned).ok_or_else(form),
+    }
+}
+
+impl Value for AuditOptions {
+    fn read(node: &Node, _: Range) -> Result<Self, Refusal> {
+        AuditOptions::parse(node).map_err(|_| Refusal::Form)
+    }
+    fn form() -> String {
+        "a map of the keys in docs/user/audit.md".into()
+    }
+    fn render(&self) -> String {
+        if *self == AuditOptions::default() {
+            return String::new();
+        }
+        let quoted = |value: &str| format!("'{}'", value.replace('\'', "''"));
+        let mut parts: Vec<String> =
+            self.rows().iter().map(|(name, value)| format!("{name}: {}", quoted(value))).collect();
+        let default = AuditOptions::default();
+        if (&self.key_value_separator, &self.field_separator)
+            != (&default.key_value_separator, &default.field_separator)
+        {
+            let (pair, field) = (quoted(&self.key_value_separator), quoted(&self.field_separator));
+            let parameters = format!("key_value_separator: {pair}, field_separator: {field}");
+            let class = self.logger.class();
+            parts.retain(|part| !part.starts_with("logger:"));
+            parts.push(format!("logger: {{class_name: {class}, parameters: {{{parameters}}}}}"));
+        }
+        format!("{{{}}}", parts.join(", "))
+    }
+}
+
+impl AuditOptions {
+    /// Returns the keys that `nodetool getauditlog` prints with their values, in its order.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("enabled", self.enabled.to_string()),
+            ("logger", self.logger.class().to_owned()),
+            ("audit_logs_dir", self.audit_logs_dir.clone().unwrap_or_default()),
+            ("archive_command", self.archive_command.clone()),
+            ("roll_cycle", self.roll_cycle.name.to_owned()),
+            ("block", self.block.to_string()),
+            ("max_log_size", self.max_log_size.to_string()),
+            ("max_queue_weight", self.max_queue_weight.to_string()),
+            ("max_archive_retries", self.max_archive_retries.to_string()),
+            ("included_keyspaces", self.included_keyspaces.clone()),
+            ("excluded_keyspaces", self.excluded_keyspaces.clone()),
+            ("included_categories", self.included_categories.clone()),
+            ("excluded_categories", self.excluded_categories.clone()),
+            ("included_users", self.included_users.clone()),
+            ("excluded_users", self.excluded_users.clone()),
+        ]
+    }
+}
+
+/// Scylla's `audit`: `none`, `table`, `syslog` or `table,syslog`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScyllaAudit {
+    /// Rows of `audit.audit_log`.
+    pub table: bool,
+    /// Datagrams to a syslog socket.
+    pub syslog: bool,
+}
+
+impl Value for ScyllaAudit {
+    fn read(node: &Node, _: Range) -> Result<Self, Refusal> {
+        let mut audit = ScyllaAudit::default();
+        let text = node.text().ok_or(Refusal::Form)?;
+        for word in text.split(',').map(str::trim) {
+            match word.to_ascii_lowercase().as_str() {
+                "table" => audit.table = true,
+                "syslog" => audit.syslog = true,
+                "none" if text.trim().eq_ignore_ascii_case("none") => {}
+                _ => return Err(Refusal::Form),
+            }
+        }
+        Ok(audit)
+    }
+    fn form() -> String {
+        "none, table, syslog or table,syslog".into()
+    }
+    fn render(&self) -> String {
+        match (self.table, self.syslog) {
+            (false, false) => "none",
+            (true, false) => "table",
+            (false, true) => "syslog",
+            (true, true) => "table,syslog",
+        }
+        .to_owned()
+    }
+}
+
+/// Names of Scylla's audit categories with commas between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScyllaCategories(pub String);
+
+impl Default for ScyllaCategories {
+    fn default() -> Self {
+        ScyllaCategories("DCL,DDL,AUTH,ADMIN".to_owned())
+    }
+}
+
+impl Value for ScyllaCategories {
+    fn read(node: &Node, _: Range) -> Result<Self, Refusal> {
+        let text = name_list(node.text().ok_or(Refusal::Form)?).to_ascii_uppercase();
+        let is_known = |name: &str| name.is_empty() || SCYLLA_CATEGORIES.contains(&name);
+        if text.split(',').all(is_known) {
+            return Ok(ScyllaCategories(text));
+        }
+        Err(Refusal::Form)
+    }
+    fn form() -> String {
+        format!("categories out of {}", SCYLLA_CATEGORIES.join(", "))
+    }
+    fn render(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// Names of keyspaces or of tables (`keyspace.table`) with commas between them; may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameList(pub String);
+
+impl Value for NameList {
+    fn read(node: &Node, _: Range) -> Result<Self, Refusal> {
+        node.text().map(|text| NameList(name_list(text))).ok_or(Refusal::Form)
+    }
+    fn form() -> String {
+        "names with commas between them".into()
+    }
+    fn render(&self) -> String {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<AuditOptions, Vec<String>> {
+        let parsed = AuditOptions::parse(&yaml::parse(text).unwrap());
+        parsed.map_err(|wrong| {
+            wrong.into_iter().map(|w| format!("{}: {}", w.key, w.expected)).collect()
+        })
+    }
+
+    #[test]
+    fn cassandras_keys_are_read_and_printed_in_the_order_of_getauditlog() {
+        let read = parse(
+            "{enabled: true, logger: [{class_name: FileAuditLogger, parameters: [{field_separator: ';'}]}], \
+             audit_logs_dir: /a, included_users: ' a, b', excluded_categories: 'dml,QUERY', roll_cycle: daily, \
+             block: false, max_queue_weight: 5, max_log_size: 6, archive_command: '/x %path', max_archive_retries: 7}",
+        )
+        .unwrap();
+        let rows: Vec<String> =
+            read.rows().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            rows.join(" "),
+            "enabled=true logger=FileAuditLogger audit_logs_dir=/a archive_command=/x %path roll_cycle=DAILY \
+             block=false max_log_size=6 max_queue_weight=5 max_archive_retries=7 included_keyspaces= \
+             excluded_keyspaces=system,system_schema,system_virtual_schema included_categories= \
+             excluded_categories=DML,QUERY included_users=a,b excluded_users="
+        );
+        assert_eq!((&*read.field_separator, &*read.key_value_separator), (";", ":"));
+        assert_eq!(
+            parse("{enabled: true, logger: BinAuditLogger}").unwrap().logger,
+            AuditLogger::Bin
+        );
+        assert_eq!(parse(&read.render()).unwrap(), read);
+    }
+
+    #[test]
+    fn every_wrong_key_is_named_with_its_form() {
+        let check = |text: &str, key: &str, part: &str| {
+            let errors = parse(text).unwrap_err();
+            assert!(errors.iter().any(|e| e.starts_with(key) && e.contains(part)), "{errors:?}");
+        };
+        check("{enable: true}", "enable:", "docs/user/audit.md");
+        check("{enabled: maybe}", "enabled:", "true or false");
+        check(
+            "{logger: DiagnosticEventAuditLogger}",
+            "logger:",
+            "diagnostic events are not supported",
+        );
+        check("{logger: Foo}", "logger:", "BinAuditLogger");
+        check(
+            "{logger: [{class_name: FileAuditLogger, parameters: [{x: y}]}]}",
+            "logger:",
+            "key_value",
+        );
+        check("{included_categories: FOO}", "included_categories:", "QUERY");
+        check("{roll_cycle: FOO}", "roll_cycle:", "HOURLY");
+        check("{archive_command: /bin/true}", "archive_command:", "%path");
+        check("{max_queue_weight: 0}", "max_queue_weight:", "above 0");
+        assert_eq!(parse("{a: 1, b: 2}").unwrap_err().len(), 2);
+    }
+
+    #[test]
+    fn scyllas_words_are_read_and_others_refused() {
+        let read = |text: &str| ScyllaAudit::read(&Node::scalar(text), Range::ALL);
+        for text in ["none", "table", "syslog", "table,syslog"] {
+            assert_eq!(read(text).unwrap().render(), text);
+        }
+        assert!(read("syslog, table").unwrap().table);
+        for text in ["", "file", "none,table"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let read = |text: &str| ScyllaCategories::read(&Node::scalar(text), Range::ALL);
+        assert_eq!(read("dml, AUTH").unwrap().0, "DML,AUTH");
+        assert!(read("PREPARE").is_err());
+    }
+}

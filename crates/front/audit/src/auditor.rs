@@ -1,0 +1,602 @@
+//! The audit log of one shard: sees finished requests, queues their events, has them written.
+//!
+//! Owns: the destinations in force, changes of settings while the node runs, and on shard 0 the files. Never: formats
+//! ([`crate::line`], [`crate::binary`]), what a full queue does ([`crate::queue`]).
+//!
+//! A change of settings, led by shard 0: 1. every shard takes events into the new destinations and empties the old
+//! ones; 2. shard 0 closes the old file; 3. every shard begins to write. No request passes unseen meanwhile.
+
+use crate::binary;
+use crate::counters::Counters;
+use crate::destination::{Destination, Write};
+use crate::event::{Event, EventType};
+use crate::files::LogFiles;
+use crate::filter::{Filter, scylla_category};
+use crate::line::{LineStyle, push_fields, push_line, syslog_message};
+use crate::queue::{EventQueue, FullQueue, Pushed};
+use crate::recorder::{Recorder, Stamp};
+use crate::rolling::Layout;
+use crate::settings::{AuditHelper, AuditSettings};
+use conf::AuditLogger;
+use cql_wire::{Consistency, QueryParameters};
+use query::{ClientState, Executor, Failure, RequestObserver, RequestRecord, Taken};
+use rt::sync::Semaphore;
+use rt::{Gate, Group, Mesh, MeshError, Reply, Rt};
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use stdx::{ShardId, Uuid};
+
+/// How long an answer waits for a full queue. Source: Cassandra's `request_timeout`.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// How long a destination that is switched off may write what is queued.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+/// How long a failed archive command waits for its next attempt.
+const ARCHIVE_RETRY: Duration = Duration::from_secs(10);
+
+/// A request between the audit logs of a node's shards.
+pub enum AuditRequest {
+    /// Take events by these settings, and empty the old destinations.
+    Prepare(Arc<AuditSettings>),
+    /// Begin to write.
+    Begin,
+    /// To shard 0: append to the file.
+    Append(Vec<u8>),
+    /// To shard 0: send to the syslog socket.
+    Syslog(Vec<String>),
+    /// To any shard, from the HTTP server's thread: record an administrative action.
+    Admin(AdminEvent),
+}
+
+/// Channels between the audit logs of a node's shards. Answers: an error in words.
+pub type AuditMesh = Mesh<AuditRequest, Result<(), String>>;
+
+/// Parts of an [`Auditor`].
+pub struct AuditorParts {
+    /// The shard.
+    pub rt: Rt,
+    /// Its statements.
+    pub executor: Rc<Executor>,
+    /// Channels between shards.
+    pub mesh: AuditMesh,
+    /// Services of the program; `None`: no archive command and no syslog.
+    pub helper: Option<Arc<dyn AuditHelper>>,
+    /// Settings of the start.
+    pub settings: AuditSettings,
+}
+
+/// An administrative action, as an event.
+pub struct AdminEvent {
+    /// Role of the administrator, if any logged in.
+    pub user: Option<String>,
+    /// Address of the administrator.
+    pub source: SocketAddr,
+    /// Description of the action.
+    pub operation: String,
+    /// Reason of a refusal, or of a failure.
+    pub refusal: Option<String>,
+}
+
+/// The audit log of one shard.
+pub struct Auditor {
+    rt: Rt,
+    executor: Rc<Executor>,
+    mesh: AuditMesh,
+    helper: Option<Arc<dyn AuditHelper>>,
+    settings: RefCell<Arc<AuditSettings>>,
+    recorder: Recorder,
+    counters: Rc<Counters>,
+    destinations: RefCell<Vec<Rc<Destination>>>,
+    /// Destinations of `destinations` that are not written to yet.
+    is_prepared: Cell<bool>,
+    gate: Gate,
+    /// This auditor as it is installed.
+    installed: RefCell<Option<Rc<dyn RequestObserver>>>,
+    /// Shard 0: the files.
+    files: RefCell<Option<LogFiles>>,
+    /// Held while the files are used.
+    using_files: Semaphore,
+    /// One change of settings at a time.
+    changing: Semaphore,
+}
+
+impl Auditor {
+    /// Creates the audit log of a shard and serves the other shards. Nothing is logged before
+    /// [`Auditor::change`].
+    pub fn new(parts: AuditorParts) -> Rc<Auditor> {
+        let AuditorParts { rt, executor, mesh, helper, settings } = parts;
+        let auditor = Rc::new(Auditor {
+            counters: Rc::new(Counters::new(&rt.telemetry())),
+            gate: rt.gate("audit"),
+            executor,
+            mesh: mesh.clone(),
+            helper,
+            settings: RefCell::new(Arc::new(settings)),
+            recorder: Recorder::default(),
+            destinations: RefCell::default(),
+            is_prepared: Cell::new(false),
+            installed: RefCell::new(None),
+            files: RefCell::new(None),
+            using_files: Semaphore::new(1),
+            changing: Semaphore::new(1),
+            rt: rt.clone(),
+        });
+        // The executor holds the installed auditor, which holds the executor.
+        let at_end = Rc::downgrade(&auditor);
+        rt.at_end(move || {
+            if let Some(auditor) = at_end.upgrade() {
+                auditor.uninstall();
+                auditor.destinations.borrow_mut().clear();
+            }
+        });
+        let weak = Rc::downgrade(&auditor);
+        mesh.serve(&rt, move |request, reply| match weak.upgrade() {
+            Some(auditor) => auditor.serve(request, reply),
+            None => drop(reply),
+        });
+        auditor
+    }
+
+    /// Returns the settings in force.
+    pub fn settings(&self) -> Arc<AuditSettings> {
+        self.settings.borrow().clone()
+    }
+
+    /// Applies settings on all shards. Shard 0 only.
+    ///
+    /// # Errors
+    /// In words; the settings are in force nevertheless where they could be applied.
+    pub async fn change(&self, settings: AuditSettings) -> Result<(), String> {
+        let _alone = self.changing.acquire(1).await;
+        if settings.scylla.syslog && self.helper.is_none() {
+            return Err("this program cannot write to a syslog socket".to_owned());
+        }
+        if !settings.options.archive_command.is_empty() && self.helper.is_none() {
+            return Err("this program cannot run an archive_command".to_owned());
+        }
+        if settings.scylla.table {
+            self.create_table().await?;
+        }
+        let settings = Arc::new(settings);
+        let prepare = || AuditRequest::Prepare(settings.clone());
+        self.tell_all(prepare).await?;
+        let opened = self.swap_files(&settings).await;
+        self.tell_all(|| AuditRequest::Begin).await?;
+        opened
+    }
+
+    /// Writes what is queued, for some seconds at most, and stops. To be called on every shard before the node stops
+    /// serving requests between shards.
+    pub async fn stop(&self) {
+        self.uninstall();
+        let old = std::mem::take(&mut *self.destinations.borrow_mut());
+        self.begin_writing(&old);
+        self.close(&old).await;
+    }
+
+    /// Closes the files; on shard 0, after all shards have stopped.
+    pub async fn close_files(&self) {
+        let _using = self.using_files.acquire(1).await;
+        let files = self.files.borrow_mut().take();
+        if let Some(mut files) = files
+            && let Err(error) = files.close().await
+        {
+            tracing::error!(%error, "cannot sync the audit log");
+        }
+        // A destination that hangs does not hold up the stop.
+        let _ = self.rt.timeout(self.rt.now() + CLOSE_MAX, self.gate.close()).await;
+    }
+
+    /// Records an administrative action.
+    fn record_admin(&self, admin: AdminEvent) {
+        if self.destinations.borrow().is_empty() {
+            return;
+        }
+        let (event_type, operation) = match &admin.refusal {
+            None => (EventType::AdminAction, admin.operation),
+            Some(refusal) => (EventType::AdminRefused, format!("{}; {refusal}", admin.operation)),
+        };
+        let now = self.rt.wall().0.div_euclid(1000);
+        let event = Event {
+            at_millis: now,
+            logged_millis: now,
+            event_type,
+            statement: event_type,
+            user: admin.user.map(Into::into),
+            source: admin.source,
+            batch: None,
+            keyspace: None,
+            scope: None,
+            operation: operation.into(),
+            consistency: None,
+            is_error: admin.refusal.is_some(),
+        };
+        // Actions are rare: they never wait.
+        drop(self.push(vec![event]));
+    }
+
+    fn serve(self: &Rc<Self>, request: AuditRequest, reply: Reply<Result<(), String>>) {
+        let this = self.clone();
+        let task = async move {
+            let result = match request {
+                AuditRequest::Prepare(settings) => {
+                    this.prepare(settings).await;
+                    Ok(())
+                }
+                AuditRequest::Begin => {
+                    let destinations = this.destinations.borrow().clone();
+                    this.begin_writing(&destinations);
+                    Ok(())
+                }
+                AuditRequest::Append(bytes) => this.append(bytes).await,
+                AuditRequest::Syslog(messages) => this.send_syslog(messages).await,
+                AuditRequest::Admin(admin) => {
+                    this.record_admin(admin);
+                    Ok(())
+                }
+            };
+            reply.send(result);
+        };
+        // A closed gate: the node stops, and the caller sees that nobody answers.
+        let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-request", task);
+    }
+
+    async fn tell_all(&self, request: impl Fn() -> AuditRequest) -> Result<(), String> {
+        let shards = (0..self.rt.shard_count()).map(ShardId);
+        let calls: Vec<_> =
+            shards.map(|shard| self.mesh.call(&self.rt, shard, request())).collect();
+        let mut result = Ok(());
+        for call in calls {
+            result = result.and(call.await.map_err(|error| error.to_string()).and_then(|r| r));
+        }
+        result
+    }
+
+    /// Takes events into new destinations, and empties the old ones.
+    async fn prepare(self: &Rc<Self>, settings: Arc<AuditSettings>) {
+        let new = self.new_destinations(&settings);
+        let is_on = !new.is_empty();
+        *self.settings.borrow_mut() = settings;
+        let old = std::mem::replace(&mut *self.destinations.borrow_mut(), new);
+        if is_on {
+            self.install();
+        } else {
+            self.uninstall();
+        }
+        if self.is_prepared.replace(true) {
+            self.begin_writing(&old);
+            self.is_prepared.set(true);
+        }
+        self.close(&old).await;
+    }
+
+    fn begin_writing(&self, destinations: &[Rc<Destination>]) {
+        if !self.is_prepared.replace(false) {
+            return;
+        }
+        for destination in destinations {
+            let run = destination.clone().run(self.rt.clone(), self.counters.clone());
+            // A closed gate: the node stops.
+            let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-writer", run);
+        }
+    }
+
+    async fn close(&self, destinations: &[Rc<Destination>]) {
+        let deadline = self.rt.now() + CLOSE_MAX;
+        for destination in destinations {
+            destination.close(&self.rt, deadline).await;
+        }
+    }
+
+    fn install(self: &Rc<Self>) {
+        let mut installed = self.installed.borrow_mut();
+        if installed.is_none() {
+            let observer: Rc<dyn RequestObserver> = self.clone();
+            self.executor.observers.add(observer.clone());
+            *installed = Some(observer);
+        }
+    }
+
+    fn uninstall(&self) {
+        if let Some(observer) = self.installed.borrow_mut().take() {
+            self.executor.observers.remove(&observer);
+        }
+    }
+
+    fn new_destinations(&self, settings: &Arc<AuditSettings>) -> Vec<Rc<Destination>> {
+        let shards = u64::from(self.rt.shard_count().max(1));
+        let full = if settings.options.block { FullQueue::Wait } else { FullQueue::Drop };
+        let limit = (settings.options.max_queue_weight / shards).max(1);
+        let queue = || EventQueue::new(limit, full);
+        let mut new = Vec::new();
+        if settings.has_files() {
+            let filter = Filter::cassandra(&settings.options);
+            let name = settings.options.logger.class();
+            new.push(Destination::new(name, filter, queue(), self.file_writer(settings)));
+        }
+        let scylla = || Filter::scylla(&settings.categories, &settings.tables, &settings.keyspaces);
+        if settings.scylla.syslog {
+            new.push(Destination::new("syslog", scylla(), queue(), self.syslog_writer(settings)));
+        }
+        if settings.scylla.table {
+            new.push(Destination::new("table", scylla(), queue(), self.table_writer(settings)));
+        }
+        new
+    }
+
+    fn file_writer(&self, settings: &Arc<AuditSettings>) -> Write {
+        let style = line_style(settings);
+        let (rt, mesh, logger) = (self.rt.clone(), self.mesh.clone(), settings.options.logger);
+        Box::new(move |events| {
+            let bytes = encode(&events, &style, logger, rt.shard());
+            let call = mesh.call(&rt, ShardId(0), AuditRequest::Append(bytes));
+            Box::pin(async move { answered(call.await) })
+        })
+    }
+
+    fn syslog_writer(&self, settings: &Arc<AuditSettings>) -> Write {
+        let style = line_style(settings);
+        let (rt, mesh) = (self.rt.clone(), self.mesh.clone());
+        Box::new(move |events| {
+            let messages = events.iter().map(|event| syslog_message(event, &style)).collect();
+            let call = mesh.call(&rt, ShardId(0), AuditRequest::Syslog(messages));
+            Box::pin(async move { answered(call.await) })
+        })
+    }
+
+    fn table_writer(&self, settings: &Arc<AuditSettings>) -> Write {
+        let (executor, host) = (self.executor.clone(), settings.host);
+        Box::new(move |events| {
+            let executor = executor.clone();
+            Box::pin(async move {
+                for event in &events {
+                    let id = Uuid::from_bytes(executor.next_time_uuid());
+                    let text = insert_text(event, host, id);
+                    let parameters = QueryParameters::new(Consistency::One);
+                    let done = query::execute_for_node(&executor, &text, &parameters).await;
+                    done.map_err(|failure| failure.message(host))?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    async fn create_table(&self) -> Result<(), String> {
+        let host = self.settings.borrow().host;
+        for text in [CREATE_KEYSPACE, CREATE_TABLE] {
+            let parameters = QueryParameters::new(Consistency::One);
+            let done = query::execute_for_node(&self.executor, text, &parameters).await;
+            done.map_err(|failure| format!("audit.audit_log: {}", failure.message(host)))?;
+        }
+        Ok(())
+    }
+
+    /// Closes the old file and names the new one. Shard 0 only.
+    async fn swap_files(&self, settings: &AuditSettings) -> Result<(), String> {
+        let _using = self.using_files.acquire(1).await;
+        let options = &settings.options;
+        let layout = match options.logger {
+            AuditLogger::Bin => Layout::Binary(options.roll_cycle),
+            AuditLogger::File | AuditLogger::NoOp => Layout::Text,
+        };
+        let keeps = !options.archive_command.is_empty();
+        let bytes_max = (!keeps).then_some(options.max_log_size);
+        let new = settings
+            .has_files()
+            .then(|| LogFiles::new(&self.rt, &settings.directory, layout, bytes_max));
+        let old = std::mem::replace(&mut *self.files.borrow_mut(), new);
+        if let Some(mut old) = old
+            && let Err(error) = old.close().await
+        {
+            tracing::error!(%error, "cannot sync the audit log");
+        }
+        if !settings.has_files() {
+            return Ok(());
+        }
+        let made = self.rt.fs().create_dir_all(&settings.directory).await;
+        made.map_err(|error| format!("audit_logs_dir cannot be used: {error}"))?;
+        let Some(files) = self.files.borrow_mut().take() else { return Ok(()) };
+        let finished = files.finished().await;
+        *self.files.borrow_mut() = Some(files);
+        let finished =
+            finished.map_err(|error| format!("audit_logs_dir cannot be read: {error}"))?;
+        self.archive(finished);
+        Ok(())
+    }
+
+    /// Appends to the file. Shard 0 only.
+    async fn append(&self, bytes: Vec<u8>) -> Result<(), String> {
+        let _using = self.using_files.acquire(1).await;
+        // Taken out while it is used: `using_files` is held.
+        let Some(mut files) = self.files.borrow_mut().take() else {
+            return Err("the files of the audit log are closed".to_owned());
+        };
+        let done = files.append(&bytes).await;
+        *self.files.borrow_mut() = Some(files);
+        self.archive(done.map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    /// Has the archive command handle finished files.
+    fn archive(&self, paths: Vec<String>) {
+        let settings = self.settings();
+        let command = settings.options.archive_command.clone();
+        let (Some(helper), false, false) =
+            (self.helper.clone(), command.is_empty(), paths.is_empty())
+        else {
+            return;
+        };
+        let (rt, retries) = (self.rt.clone(), settings.options.max_archive_retries);
+        let task = async move {
+            for path in paths {
+                let job = ArchiveJob { command: command.clone(), path, retries };
+                job.run(&rt, &helper).await;
+            }
+        };
+        let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-archive", task);
+    }
+
+    async fn send_syslog(&self, messages: Vec<String>) -> Result<(), String> {
+        let Some(helper) = self.helper.clone() else {
+            return Err("this program cannot write to a syslog socket".to_owned());
+        };
+        let socket = self.settings.borrow().socket.clone();
+        self.rt.offload("syslog", move || helper.send_syslog(&socket, &messages)).await
+    }
+
+    /// Queues events. Returns the destinations that are over their limit.
+    fn push(&self, events: Vec<Event>) -> Vec<Rc<Destination>> {
+        let destinations = self.destinations.borrow();
+        let mut over: Vec<Rc<Destination>> = Vec::new();
+        let mut weight = 0;
+        for event in events {
+            let event = Rc::new(event);
+            for destination in destinations.iter().filter(|d| d.filter.passes(&event)) {
+                match destination.push(event.clone()) {
+                    Pushed::Queued => self.counters.events.inc(),
+                    Pushed::Over => {
+                        self.counters.events.inc();
+                        if !over.iter().any(|known| Rc::ptr_eq(known, destination)) {
+                            over.push(destination.clone());
+                        }
+                    }
+                    Pushed::Dropped => self.counters.dropped.inc(),
+                }
+                weight = weight.max(destination.weight());
+            }
+        }
+        self.counters.queue_bytes.set(i64::try_from(weight).unwrap_or(i64::MAX));
+        over
+    }
+}
+
+impl RequestObserver for Auditor {
+    fn admits(&self) -> bool {
+        let admits = self.destinations.borrow().iter().all(|destination| destination.admits());
+        if !admits {
+            self.counters.refused.inc();
+        }
+        admits
+    }
+
+    fn finished(&self, client: &ClientState, record: &RequestRecord) -> Option<Taken> {
+        let now_millis = self.rt.wall().0.div_euclid(1000);
+        let batch = match record.request {
+            query::ObservedRequest::Batch { .. } => self.random_uuid(),
+            _ => Uuid::nil(),
+        };
+        let events = self.recorder.events(client, record, &Stamp { now_millis, batch });
+        let over = self.push(events);
+        if over.is_empty() {
+            return None;
+        }
+        self.counters.waits.inc();
+        let rt = self.rt.clone();
+        Some(Box::pin(async move {
+            let deadline = rt.now() + WAIT_MAX;
+            for destination in over {
+                if !destination.wait(&rt, deadline).await {
+                    return Err(Failure::overloaded(
+                        "the request was executed, but the audit log cannot keep up",
+                    ));
+                }
+            }
+            Ok(())
+        }))
+    }
+}
+
+impl Auditor {
+    fn random_uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.rt.random_fill(&mut bytes);
+        let number = u128::from_be_bytes(bytes);
+        // Version 4, variant of RFC 4122.
+        let number = number & !(0xf << 76) & !(0x3 << 62) | (4 << 76) | (2 << 62);
+        Uuid::from_u128(number)
+    }
+}
+
+fn line_style(settings: &AuditSettings) -> LineStyle {
+    let options = &settings.options;
+    LineStyle {
+        host: settings.host,
+        pair: options.key_value_separator.clone(),
+        field: options.field_separator.clone(),
+    }
+}
+
+fn encode(events: &[Rc<Event>], style: &LineStyle, logger: AuditLogger, shard: ShardId) -> Vec<u8> {
+    let mut line = String::new();
+    if logger != AuditLogger::Bin {
+        for event in events {
+            push_line(&mut line, event, style, shard.0);
+        }
+        return line.into_bytes();
+    }
+    let mut bytes = Vec::new();
+    for event in events {
+        line.clear();
+        push_fields(&mut line, event, style);
+        binary::push_record(&mut bytes, event.logged_millis, &line);
+    }
+    bytes
+}
+
+fn answered(answer: Result<Result<(), String>, MeshError>) -> Result<(), String> {
+    answer.map_err(|error| error.to_string())?
+}
+
+/// A finished file for the archive command.
+struct ArchiveJob {
+    command: String,
+    path: String,
+    /// Further attempts after the first.
+    retries: u32,
+}
+
+impl ArchiveJob {
+    async fn run(&self, rt: &Rt, helper: &Arc<dyn AuditHelper>) {
+        let path = self.path.as_str();
+        for attempt in 0..=self.retries {
+            let (helper, command, of_path) =
+                (helper.clone(), self.command.clone(), self.path.clone());
+            let done = rt.offload("archive", move || helper.archive(&command, &of_path)).await;
+            let Err(error) = done else { return };
+            tracing::warn!(path, error, attempt, "the archive command of the audit log failed");
+            let next = rt.now() + ARCHIVE_RETRY;
+            if attempt < self.retries && rt.timeout(next, rt.stop_requested()).await.is_ok() {
+                return;
+            }
+        }
+        tracing::error!(path, "file not archived; it stays and is archived after the next start");
+    }
+}
+
+/// Scylla's keyspace and table. Source: Scylla's documentation of its audit log.
+const CREATE_KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS audit WITH replication = \
+     {'class': 'NetworkTopologyStrategy', 'replication_factor': 3}";
+const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS audit.audit_log (date timestamp, node inet, \
+     event_time timeuuid, category text, consistency text, table_name text, keyspace_name text, operation text, \
+     source inet, username text, error boolean, PRIMARY KEY ((date, node), event_time))";
+
+/// The row of an event. All values are literals: texts are quoted.
+fn insert_text(event: &Event, host: SocketAddr, id: Uuid) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let day = event.logged_millis.div_euclid(86_400_000).saturating_mul(86_400_000);
+    format!(
+        "INSERT INTO audit.audit_log (date, node, event_time, category, consistency, table_name, keyspace_name, \
+         operation, source, username, error) VALUES ({day}, '{}', {id}, {}, {}, {}, {}, {}, '{}', {}, {})",
+        host.ip().to_canonical(),
+        quoted(scylla_category(event).unwrap_or_default()),
+        quoted(event.consistency.map_or("", |level| level.name())),
+        quoted(event.scope.as_deref().unwrap_or_default()),
+        quoted(event.keyspace.as_deref().unwrap_or_default()),
+        quoted(&event.operation),
+        event.source.ip().to_canonical(),
+        quoted(event.user.as_deref().unwrap_or_default()),
+        event.is_error,
+    )
+}

@@ -1,0 +1,169 @@
+//! The files of the audit log; shard 0 writes them.
+//!
+//! Owns: the open file, rolling, deletion of old files. Never: names and moments ([`crate::rolling`]), formats. Bytes
+//! that could not be written are written again at the same offset, so a retry never leaves half a record before it.
+
+use crate::binary;
+use crate::rolling::{Layout, TEXT_NAME};
+use rt::{Buf, File, OpenOptions, Rt};
+use stdx::{IoError, IoErrorKind, WallMicros};
+
+/// Files of one layout in one directory.
+pub struct LogFiles {
+    rt: Rt,
+    directory: String,
+    layout: Layout,
+    /// Most bytes of all files; `None` while an archive command removes them.
+    bytes_max: Option<u64>,
+    current: Option<Current>,
+}
+
+struct Current {
+    file: File,
+    name: String,
+    length: u64,
+    cycle: i64,
+}
+
+impl LogFiles {
+    /// Files in `directory`. The first one is opened by the first write.
+    pub fn new(rt: &Rt, directory: &str, layout: Layout, bytes_max: Option<u64>) -> LogFiles {
+        let directory = directory.trim_end_matches('/').to_owned();
+        LogFiles { rt: rt.clone(), directory, layout, bytes_max, current: None }
+    }
+
+    /// Appends bytes. Returns the paths of files that were finished before.
+    ///
+    /// # Errors
+    /// Nothing of `bytes` counts as written.
+    pub async fn append(&mut self, bytes: &[u8]) -> Result<Vec<String>, IoError> {
+        let mut finished = Vec::new();
+        let now = self.rt.wall();
+        let is_over = |c: &Current| self.layout.must_roll(c.cycle, c.length, now);
+        if self.current.as_ref().is_some_and(is_over) {
+            finished = self.roll().await?;
+        }
+        if self.current.is_none() {
+            self.current = Some(self.open(now).await?);
+        }
+        if let Some(current) = &mut self.current {
+            let (_, written) =
+                current.file.write_at(Buf::from(bytes.to_vec()), current.length).await;
+            written?;
+            current.length += bytes.len() as u64;
+        }
+        Ok(finished)
+    }
+
+    /// Syncs and closes the file.
+    ///
+    /// # Errors
+    /// It could not be synced.
+    pub async fn close(&mut self) -> Result<(), IoError> {
+        match self.current.take() {
+            Some(current) => current.file.sync_data().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the paths of finished files, oldest first.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub async fn finished(&self) -> Result<Vec<String>, IoError> {
+        let files = self.list().await?;
+        let current = self.current.as_ref().map_or(TEXT_NAME, |current| &current.name);
+        let finished = self.layout.finished(&files, current);
+        Ok(finished.into_iter().map(|(name, _)| self.path(&name)).collect())
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.directory)
+    }
+
+    async fn list(&self) -> Result<Vec<(String, u64)>, IoError> {
+        let entries = self.rt.fs().read_dir(&self.directory).await?;
+        Ok(entries.into_iter().filter(|e| !e.is_dir).map(|e| (e.name, e.len)).collect())
+    }
+
+    async fn names(&self) -> Result<Vec<String>, IoError> {
+        Ok(self.list().await?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    async fn open(&self, now: WallMicros) -> Result<Current, IoError> {
+        let fs = self.rt.fs();
+        fs.create_dir_all(&self.directory).await?;
+        if self.layout == Layout::Text {
+            self.roll_leftover(now).await?;
+        }
+        let name = self.layout.new_name(now, &self.names().await?);
+        let options =
+            OpenOptions { read: true, write: true, create: true, ..OpenOptions::default() };
+        let file = fs.open(&self.path(&name), options).await?;
+        let mut length = file.len().await?;
+        let first: &[u8] = match self.layout {
+            Layout::Binary(_) => &binary::header(),
+            Layout::Text if self.ends_within_line(&file, length).await? => b"\n",
+            Layout::Text => b"",
+        };
+        let (_, written) = file.write_at(Buf::from(first.to_vec()), length).await;
+        written?;
+        length += first.len() as u64;
+        self.delete_surplus(&name).await?;
+        Ok(Current { file, name, length, cycle: self.layout.cycle(now) })
+    }
+
+    /// Returns true if a crash has cut off the last line.
+    async fn ends_within_line(&self, file: &File, length: u64) -> Result<bool, IoError> {
+        let Some(last) = length.checked_sub(1) else { return Ok(false) };
+        let byte = file.read_exact_at(last, 1).await?;
+        Ok(byte.first() != Some(&b'\n'))
+    }
+
+    /// Renames the text file of an earlier run that is of another day or too long.
+    async fn roll_leftover(&self, now: WallMicros) -> Result<(), IoError> {
+        let entries = self.rt.fs().read_dir(&self.directory).await?;
+        let Some(old) = entries.iter().find(|entry| entry.name == TEXT_NAME && entry.len > 0)
+        else {
+            return Ok(());
+        };
+        let cycle = self.layout.cycle(if old.modified.0 == 0 { now } else { old.modified });
+        if self.layout.must_roll(cycle, old.len, now) {
+            let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+            self.rename(TEXT_NAME, cycle, &names).await?;
+        }
+        Ok(())
+    }
+
+    async fn rename(&self, name: &str, cycle: i64, names: &[String]) -> Result<String, IoError> {
+        match self.layout.rolled_name(cycle, names) {
+            Some(rolled) => {
+                self.rt.fs().rename(&self.path(name), &self.path(&rolled)).await?;
+                Ok(self.path(&rolled))
+            }
+            None => Ok(self.path(name)),
+        }
+    }
+
+    /// Finishes the file. Returns its path.
+    async fn roll(&mut self) -> Result<Vec<String>, IoError> {
+        let Some(current) = &self.current else { return Ok(Vec::new()) };
+        current.file.sync_data().await?;
+        let names = self.names().await?;
+        let path = self.rename(&current.name, current.cycle, &names).await?;
+        self.current = None;
+        Ok(vec![path])
+    }
+
+    async fn delete_surplus(&self, current: &str) -> Result<(), IoError> {
+        let Some(bytes_max) = self.bytes_max else { return Ok(()) };
+        let files = self.list().await?;
+        for name in self.layout.surplus(&files, current, bytes_max) {
+            match self.rt.fs().remove_file(&self.path(&name)).await {
+                Err(error) if error.kind != IoErrorKind::NotFound => return Err(error),
+                _ => tracing::info!(file = name, "deleted the oldest file of the audit log"),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! The queue of events of one destination on one shard: bounds, and what a full queue does.
+//!
+//! Owns: which events wait to be written, their weight, whether answers wait or events are dropped. Never: writes.
+//!
+//! INV-audit-1: with [`FullQueue::Wait`] no event is dropped, and a request is answered with its result only while
+//! the queue is within its limit. Requests in flight may exceed the limit; none begins above twice the limit.
+
+use crate::event::Event;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// What happens when the queue is full (`block`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FullQueue {
+    /// Answers wait until the queue is within its limit.
+    Wait,
+    /// New events are dropped and counted.
+    Drop,
+}
+
+/// Outcome of adding an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// The answer may be sent.
+    Queued,
+    /// The event is in the queue, which is over its limit: the answer waits.
+    Over,
+    /// The event was dropped.
+    Dropped,
+}
+
+/// Events of one destination that are not written yet.
+#[derive(Debug)]
+pub struct EventQueue {
+    events: VecDeque<Rc<Event>>,
+    /// Weight of `events` and of the batch that is being written.
+    weight: u64,
+    in_flight: u64,
+    limit: u64,
+    full: FullQueue,
+}
+
+impl EventQueue {
+    /// Creates a queue for events of this weight in total.
+    pub fn new(limit: u64, full: FullQueue) -> EventQueue {
+        EventQueue { events: VecDeque::new(), weight: 0, in_flight: 0, limit, full }
+    }
+
+    /// Adds an event. One that exceeds the limit alone is accepted by an empty queue.
+    pub fn push(&mut self, event: Rc<Event>) -> Pushed {
+        let weight = event.weight();
+        let is_over = self.weight > 0 && self.weight.saturating_add(weight) > self.limit;
+        if is_over && self.full == FullQueue::Drop {
+            return Pushed::Dropped;
+        }
+        self.weight = self.weight.saturating_add(weight);
+        self.events.push_back(event);
+        if is_over { Pushed::Over } else { Pushed::Queued }
+    }
+
+    /// Takes the oldest events, at least one if there is any, up to about `bytes`. They count until
+    /// [`EventQueue::written`].
+    pub fn take(&mut self, bytes: u64) -> Vec<Rc<Event>> {
+        let mut taken = Vec::new();
+        while self.in_flight < bytes {
+            let Some(event) = self.events.pop_front() else { break };
+            self.in_flight = self.in_flight.saturating_add(event.weight());
+            taken.push(event);
+        }
+        taken
+    }
+
+    /// Releases the weight of the events that were taken.
+    pub fn written(&mut self) {
+        self.weight = self.weight.saturating_sub(self.in_flight);
+        self.in_flight = 0;
+    }
+
+    /// Returns true if answers have to wait.
+    pub fn is_over(&self) -> bool {
+        self.full == FullQueue::Wait && self.weight > self.limit
+    }
+
+    /// Returns true if requests may begin.
+    pub fn admits(&self) -> bool {
+        self.full == FullQueue::Drop || self.weight <= self.limit.saturating_mul(2)
+    }
+
+    /// Returns true if nothing is left to write.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.in_flight == 0
+    }
+
+    /// Number of events that were not taken.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Bytes of all events that are not written.
+    pub fn weight(&self) -> u64 {
+        self.weight
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventType;
+    use crate::tests::event;
+
+    fn of_weight(bytes: usize) -> Rc<Event> {
+        let mut one = event(EventType::Update);
+        one.operation = "x".repeat(bytes - 200).into();
+        assert_eq!(one.weight(), bytes as u64);
+        Rc::new(one)
+    }
+
+    /// INV-audit-1.
+    #[test]
+    fn a_full_queue_that_waits_drops_nothing_and_releases_answers_once_it_is_within_its_limit() {
+        let mut queue = EventQueue::new(1000, FullQueue::Wait);
+        assert_eq!(queue.push(of_weight(600)), Pushed::Queued);
+        assert_eq!(queue.push(of_weight(400)), Pushed::Queued);
+        assert_eq!(queue.push(of_weight(201)), Pushed::Over);
+        assert!(queue.is_over() && queue.admits());
+        assert_eq!(queue.push(of_weight(800)), Pushed::Over);
+        assert!(!queue.admits());
+        // A batch counts until it is written.
+        assert_eq!(queue.take(500).len(), 1);
+        assert!(queue.is_over());
+        queue.written();
+        assert!(queue.is_over() && queue.admits());
+        assert_eq!(queue.take(1200).len(), 3);
+        queue.written();
+        assert!(queue.is_empty() && !queue.is_over());
+        assert_eq!(queue.weight(), 0);
+    }
+
+    #[test]
+    fn a_full_queue_that_drops_keeps_its_limit_and_delays_nobody() {
+        let mut queue = EventQueue::new(1000, FullQueue::Drop);
+        assert_eq!(queue.push(of_weight(600)), Pushed::Queued);
+        assert_eq!(queue.push(of_weight(400)), Pushed::Queued);
+        assert_eq!(queue.push(of_weight(201)), Pushed::Dropped);
+        assert!(!queue.is_over() && queue.admits());
+        assert_eq!((queue.len(), queue.weight()), (2, 1000));
+    }
+
+    #[test]
+    fn an_event_above_the_limit_is_accepted_by_an_empty_queue() {
+        for full in [FullQueue::Wait, FullQueue::Drop] {
+            let mut queue = EventQueue::new(300, full);
+            assert_eq!(queue.push(of_weight(5000)), Pushed::Queued);
+            assert_ne!(queue.push(of_weight(201)), Pushed::Queued);
+            assert_eq!(queue.take(1)[0].weight(), 5000);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Names of log files, when they roll, and which old ones are surplus.
+//!
+//! Source: the names that Chronicle Queue gives for a roll cycle (`20261128-14`), and the example of Cassandra's
+//! `logback.xml` for `audit.log` (`audit.log.2026-11-28.0`).
+
+use crate::line::civil;
+use conf::RollCycle;
+use std::time::Duration;
+use stdx::WallMicros;
+
+/// Name of the file that lines are appended to.
+pub const TEXT_NAME: &str = "audit.log";
+/// A text file that is longer rolls.
+pub const TEXT_BYTES_MAX: u64 = 50 << 20;
+/// Extension of binary files.
+const BINARY: &str = ".audit";
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Kind of files and when they roll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Binary files, one or more for each cycle.
+    Binary(RollCycle),
+    /// `audit.log`, renamed each day and at a size.
+    Text,
+}
+
+impl Layout {
+    fn period(self) -> i64 {
+        let period = match self {
+            Layout::Binary(cycle) => cycle.period,
+            Layout::Text => DAY,
+        };
+        i64::try_from(period.as_secs()).unwrap_or(i64::MAX).max(1)
+    }
+
+    /// Number of the period that a time is in.
+    pub fn cycle(self, now: WallMicros) -> i64 {
+        now.0.div_euclid(1_000_000).div_euclid(self.period())
+    }
+
+    /// Returns true if a file of that cycle and length must not be appended to.
+    pub fn must_roll(self, cycle: i64, length: u64, now: WallMicros) -> bool {
+        cycle != self.cycle(now) || (self == Layout::Text && length >= TEXT_BYTES_MAX)
+    }
+
+    /// Returns the name for a file that begins now, none of `existing`.
+    pub fn new_name(self, now: WallMicros, existing: &[String]) -> String {
+        match self {
+            Layout::Text => TEXT_NAME.to_owned(),
+            Layout::Binary(_) => {
+                let stamp = self.stamp(self.cycle(now));
+                free_name(existing, |n| match n {
+                    0 => format!("{stamp}{BINARY}"),
+                    n => format!("{stamp}.{n}{BINARY}"),
+                })
+            }
+        }
+    }
+
+    /// Returns the name that a finished file of that cycle gets; `None` if it keeps its name.
+    pub fn rolled_name(self, cycle: i64, existing: &[String]) -> Option<String> {
+        match self {
+            Layout::Binary(_) => None,
+            Layout::Text => {
+                let (year, month, day) = civil(cycle);
+                let date = format!("{TEXT_NAME}.{year:04}-{month:02}-{day:02}");
+                Some(free_name(existing, |n| format!("{date}.{n}")))
+            }
+        }
+    }
+
+    /// Returns the place of a finished file in the order of age; `None` for other files.
+    fn age(self, name: &str) -> Option<(String, u64)> {
+        match self {
+            Layout::Binary(_) => {
+                let stem = name.strip_suffix(BINARY)?;
+                let (stamp, number) = stem.split_once('.').unwrap_or((stem, "0"));
+                let is_stamp = stamp.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+                let number = number.parse().ok()?;
+                (is_stamp && stamp.len() >= 8).then(|| (stamp.to_owned(), number))
+            }
+            Layout::Text => {
+                let (date, number) = name.strip_prefix("audit.log.")?.split_once('.')?;
+                let is_date =
+                    date.len() == 10 && date.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+                let number = number.parse().ok()?;
+                is_date.then(|| (date.to_owned(), number))
+            }
+        }
+    }
+
+    /// Returns the names of finished files, oldest first.
+    pub fn finished(self, files: &[(String, u64)], current: &str) -> Vec<(String, u64)> {
+        let mut aged: Vec<((String, u64), &(String, u64))> = files
+            .iter()
+            .filter(|(name, _)| name != current)
+            .filter_map(|file| Some((self.age(&file.0)?, file)))
+            .collect();
+        aged.sort();
+        aged.into_iter().map(|(_, file)| file.clone()).collect()
+    }
+
+    /// Returns the finished files to delete, oldest first, so that all together have at most `bytes_max`.
+    pub fn surplus(self, files: &[(String, u64)], current: &str, bytes_max: u64) -> Vec<String> {
+        let finished = self.finished(files, current);
+        let of_current = files.iter().find(|(name, _)| name == current).map_or(0, |file| file.1);
+        let mut total: u64 = finished.iter().map(|file| file.1).sum::<u64>() + of_current;
+        let mut surplus = Vec::new();
+        for (name, bytes) in finished {
+            if total <= bytes_max {
+                break;
+            }
+            total -= bytes;
+            surplus.push(name);
+        }
+        surplus
+    }
+
+    /// Chronicle's text of a cycle: with hours and minutes where the period needs them.
+    fn stamp(self, cycle: i64) -> String {
+        let seconds = cycle.saturating_mul(self.period());
+        let (year, month, day) = civil(seconds.div_euclid(86_400));
+        let of_day = seconds.rem_euclid(86_400);
+        let (hour, minute) = (of_day / 3600, of_day / 60 % 60);
+        let date = format!("{year:04}{month:02}{day:02}");
+        match self.period() {
+            86_400.. => date,
+            3600.. => format!("{date}-{hour:02}"),
+            _ => format!("{date}-{hour:02}{minute:02}"),
+        }
+    }
+}
+
+fn free_name(existing: &[String], name: impl Fn(usize) -> String) -> String {
+    let mut number = 0;
+    loop {
+        let name = name(number);
+        if !existing.contains(&name) {
+            return name;
+        }
+        number += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-28 14:25:15 UTC.
+    const NOW: WallMicros = WallMicros(1_795_875_915_000_000);
+
+    fn binary(name: &str) -> Layout {
+        Layout::Binary(RollCycle::of_name(name).unwrap())
+    }
+
+    fn later(seconds: i64) -> WallMicros {
+        WallMicros(NOW.0 + seconds * 1_000_000)
+    }
+
+    #[test]
+    fn names_are_those_of_the_cycle_and_never_used_twice() {
+        for (cycle, name) in [
+            ("HOURLY", "20261128-14.audit"),
+            ("MINUTELY", "20261128-1425.audit"),
+            ("FIVE_MINUTELY", "20261128-1425.audit"),
+            ("SIX_HOURLY", "20261128-12.audit"),
+            ("DAILY", "20261128.audit"),
+        ] {
+            assert_eq!(binary(cycle).new_name(NOW, &[]), name);
+        }
+        let existing = ["20261128-14.audit".to_owned(), "20261128-14.1.audit".to_owned()];
+        assert_eq!(binary("HOURLY").new_name(NOW, &existing), "20261128-14.2.audit");
+        let cycle = Layout::Text.cycle(NOW);
+        assert_eq!(Layout::Text.rolled_name(cycle, &[]).unwrap(), "audit.log.2026-11-28.0");
+        let existing = ["audit.log.2026-11-28.0".to_owned()];
+        assert_eq!(Layout::Text.rolled_name(cycle, &existing).unwrap(), "audit.log.2026-11-28.1");
+        assert_eq!(binary("HOURLY").rolled_name(1, &[]), None);
+    }
+
+    #[test]
+    fn a_file_rolls_with_its_cycle_and_a_text_file_with_its_size_too() {
+        let hourly = binary("HOURLY");
+        let cycle = hourly.cycle(NOW);
+        assert!(!hourly.must_roll(cycle, u64::MAX, later(34 * 60)));
+        assert!(hourly.must_roll(cycle, 0, later(35 * 60)));
+        let day = Layout::Text.cycle(NOW);
+        assert!(!Layout::Text.must_roll(day, TEXT_BYTES_MAX - 1, later(3600)));
+        assert!(Layout::Text.must_roll(day, TEXT_BYTES_MAX, NOW));
+        assert!(Layout::Text.must_roll(day, 0, later(10 * 3600)));
+    }
+
+    #[test]
+    fn the_oldest_files_are_surplus_and_others_are_not_touched() {
+        let file = |name: &str, bytes| (name.to_owned(), bytes);
+        let files = [
+            file("20261128-14.10.audit", 10),
+            file("20261128-14.9.audit", 10),
+            file("20261128-14.audit", 10),
+            file("20261127-23.audit", 10),
+            file("20261128-15.audit", 5),
+            file("notes.audit", 100),
+            file("audit.log", 100),
+        ];
+        let surplus = |max| binary("HOURLY").surplus(&files, "20261128-15.audit", max);
+        assert!(surplus(45).is_empty());
+        assert_eq!(surplus(44), ["20261127-23.audit"]);
+        assert_eq!(surplus(15), ["20261127-23.audit", "20261128-14.audit", "20261128-14.9.audit"]);
+        assert_eq!(surplus(0).len(), 4);
+        let files = [
+            file("audit.log.2026-11-28.10", 1),
+            file("audit.log.2026-11-28.9", 1),
+            file("audit.log", 1),
+        ];
+        assert_eq!(Layout::Text.surplus(&files, "audit.log", 2), ["audit.log.2026-11-28.9"]);
+    }
+}

@@ -1,0 +1,205 @@
+//! The writer and the files in a simulated world: sinks that fail or hang, full queues, restarts.
+
+use super::event;
+use crate::binary::{self, Record};
+use crate::counters::Counters;
+use crate::destination::Destination;
+use crate::event::{Event, EventType};
+use crate::files::LogFiles;
+use crate::filter::Filter;
+use crate::queue::{EventQueue, FullQueue, Pushed};
+use crate::rolling::Layout;
+use conf::{AuditOptions, RollCycle};
+use rt::Rt;
+use rt::sim::{World, WorldOptions};
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Runs `main` on one simulated shard.
+fn run<F: Future<Output = ()> + 'static>(main: impl FnOnce(Rt) -> F + 'static) {
+    let world = World::new(7, WorldOptions::default());
+    let done = Rc::new(Cell::new(false));
+    let seen = done.clone();
+    world.client("n1", move |rt| async move {
+        main(rt).await;
+        seen.set(true);
+    });
+    world.run_until(|| done.get(), Duration::from_secs(360_000)).unwrap();
+}
+
+/// A sink under test.
+#[derive(Default)]
+struct Sink {
+    /// Attempts that fail before the first success.
+    failures: Cell<u32>,
+    hangs: Cell<bool>,
+    written: RefCell<Vec<String>>,
+}
+
+struct Ground {
+    sink: Rc<Sink>,
+    destination: Rc<Destination>,
+    counters: Rc<Counters>,
+}
+
+/// A destination for a queue of `limit` bytes that writes to a sink.
+fn ground(rt: &Rt, limit: u64, full: FullQueue) -> Ground {
+    let sink = Rc::new(Sink::default());
+    let to = sink.clone();
+    let write = move |events: Vec<Rc<Event>>| -> Pin<Box<dyn Future<Output = _>>> {
+        let to = to.clone();
+        Box::pin(async move {
+            if to.hangs.get() {
+                std::future::pending::<()>().await;
+            }
+            if to.failures.get() > 0 {
+                to.failures.set(to.failures.get() - 1);
+                return Err("No space left on device".to_owned());
+            }
+            to.written.borrow_mut().extend(events.iter().map(|e| e.operation.to_string()));
+            Ok(())
+        })
+    };
+    let filter = Filter::cassandra(&AuditOptions::default());
+    let destination =
+        Destination::new("test", filter, EventQueue::new(limit, full), Box::new(write));
+    let counters = Rc::new(Counters::new(&rt.telemetry()));
+    let task = destination.clone().run(rt.clone(), counters.clone());
+    rt.gate("test").spawn(rt, rt::Group::Admin, "writer", task).unwrap();
+    Ground { sink, destination, counters }
+}
+
+/// Pushes events of 300 bytes, numbered.
+fn push(destination: &Destination, numbers: std::ops::Range<u32>) -> Vec<Pushed> {
+    let one = |number: u32| {
+        let operation = format!("{number:0100}").into();
+        destination.push(Rc::new(Event { operation, ..event(EventType::Update) }))
+    };
+    numbers.map(one).collect()
+}
+
+fn numbers(sink: &Sink) -> Vec<u32> {
+    sink.written.borrow().iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// INV-audit-1 and INV-audit-2.
+#[test]
+fn a_sink_that_fails_delays_answers_and_loses_nothing() {
+    run(|rt| async move {
+        let ground = ground(&rt, 1000, FullQueue::Wait);
+        ground.sink.failures.set(20);
+        let pushed = push(&ground.destination, 0..5);
+        assert_eq!(pushed[2..], [Pushed::Queued, Pushed::Over, Pushed::Over]);
+        let began = rt.now();
+        assert!(!ground.destination.wait(&rt, began + Duration::from_secs(10)).await);
+        assert_eq!(numbers(&ground.sink), [0_u32; 0]);
+        assert!(ground.destination.wait(&rt, began + Duration::from_secs(60)).await);
+        push(&ground.destination, 5..6);
+        ground.destination.close(&rt, rt.now() + Duration::from_secs(5)).await;
+        assert_eq!(numbers(&ground.sink), [0, 1, 2, 3, 4, 5]);
+        assert_eq!((ground.counters.failures.get(), ground.counters.dropped.get()), (20, 0));
+    });
+}
+
+#[test]
+fn without_waiting_a_full_queue_drops_new_events_and_writes_the_old_ones() {
+    run(|rt| async move {
+        let ground = ground(&rt, 1000, FullQueue::Drop);
+        ground.sink.failures.set(3);
+        let pushed = push(&ground.destination, 0..5);
+        assert_eq!(pushed[2..], [Pushed::Queued, Pushed::Dropped, Pushed::Dropped]);
+        assert!(ground.destination.wait(&rt, rt.now()).await, "no answer waits");
+        ground.destination.close(&rt, rt.now() + Duration::from_secs(60)).await;
+        assert_eq!(numbers(&ground.sink), [0, 1, 2]);
+    });
+}
+
+#[test]
+fn a_sink_that_hangs_bounds_the_queue_and_does_not_hold_up_a_stop() {
+    run(|rt| async move {
+        let ground = ground(&rt, 1000, FullQueue::Wait);
+        ground.sink.hangs.set(true);
+        push(&ground.destination, 0..4);
+        assert!(ground.destination.admits());
+        push(&ground.destination, 4..7);
+        assert!(!ground.destination.admits(), "no request begins above twice the limit");
+        let began = rt.now();
+        ground.destination.close(&rt, began + Duration::from_secs(5)).await;
+        assert!(rt.now().since(began) < Duration::from_secs(10));
+        assert!(ground.destination.wait(&rt, rt.now()).await, "it is closed");
+    });
+}
+
+#[test]
+fn events_of_a_sink_that_fails_until_the_stop_are_counted_as_dropped() {
+    run(|rt| async move {
+        let ground = ground(&rt, 100_000, FullQueue::Wait);
+        ground.sink.failures.set(u32::MAX);
+        push(&ground.destination, 0..4);
+        ground.destination.close(&rt, rt.now() + Duration::from_secs(5)).await;
+        assert_eq!(ground.counters.dropped.get(), 4);
+    });
+}
+
+async fn read(rt: &Rt, path: &str) -> Vec<u8> {
+    rt.fs().read(path, 1 << 20).await.unwrap()
+}
+
+async fn names(rt: &Rt) -> Vec<String> {
+    let entries = rt.fs().read_dir("/audit").await.unwrap();
+    entries.into_iter().map(|entry| entry.name).collect()
+}
+
+#[test]
+fn text_files_are_continued_after_a_restart_and_renamed_on_the_next_day() {
+    run(|rt| async move {
+        let open = || LogFiles::new(&rt, "/audit/", Layout::Text, Some(1 << 20));
+        let mut files = open();
+        files.append(b"one\n").await.unwrap();
+        files.append(b"cut").await.unwrap();
+        files.close().await.unwrap();
+        let mut files = open();
+        files.append(b"two\n").await.unwrap();
+        assert_eq!(read(&rt, "/audit/audit.log").await, b"one\ncut\ntwo\n");
+        rt.sleep(Duration::from_secs(86_400)).await;
+        let finished = files.append(b"three\n").await.unwrap();
+        assert_eq!(finished.len(), 1);
+        assert_eq!(read(&rt, &finished[0]).await, b"one\ncut\ntwo\n");
+        assert_eq!(read(&rt, "/audit/audit.log").await, b"three\n");
+    });
+}
+
+#[test]
+fn binary_files_are_never_continued_and_the_oldest_are_deleted() {
+    run(|rt| async move {
+        let layout = Layout::Binary(RollCycle::of_name("MINUTELY").unwrap());
+        let open = || LogFiles::new(&rt, "/audit", layout, Some(120));
+        let record = |text: &str| {
+            let mut bytes = Vec::new();
+            binary::push_record(&mut bytes, 0, text);
+            bytes
+        };
+        let mut files = open();
+        files.append(&record("one")).await.unwrap();
+        files.append(&record("two")).await.unwrap();
+        let first = names(&rt).await;
+        assert_eq!(first.len(), 1);
+        let bytes = read(&rt, &format!("/audit/{}", first[0])).await;
+        binary::check_header(&bytes).unwrap();
+        let (record_one, length) = binary::next_record(&bytes[16..], 16).unwrap().unwrap();
+        assert_eq!(record_one, Record::Line { millis: 0, line: "one" });
+        assert_eq!(bytes.len(), 16 + 2 * length);
+        let mut files = open();
+        files.append(&record("three")).await.unwrap();
+        assert_eq!(names(&rt).await.len(), 2);
+        for _ in 0..5 {
+            rt.sleep(Duration::from_secs(60)).await;
+            files.append(&record("more")).await.unwrap();
+        }
+        let left = names(&rt).await;
+        assert!(!left.contains(&first[0]) && left.len() <= 4, "{left:?}");
+    });
+}
