@@ -123,7 +123,7 @@ pub enum StartError {
         error: store::StoreError,
     },
     /// Keys or settings of encrypted connections cannot be used.
-    #[error("cannot encrypt connections of clients: {0}")]
+    #[error("cannot encrypt connections: {0}")]
     Encryption(#[from] tls::TlsError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {purpose}: {detail}; is another server running there?")]
