@@ -40,7 +40,8 @@ fn remedy(path: &str) -> Option<String> {
         Component::Data => {
             format!("{otherwise}; or keep its readable rows with \"{scrub}\"")
         }
-        Component::Statistics | Component::Attached(_) => otherwise,
+        // Without the record of its key nothing of the set can be read.
+        Component::Encryption | Component::Statistics | Component::Attached(_) => otherwise,
     })
 }
 
