@@ -22,6 +22,7 @@ use stdx::{FixedMap, Generation, IoErrorKind};
 
 use crate::meta::{Purpose, SstableMeta};
 use crate::reader::{Loaded, TOC_BYTES_MAX};
+use crate::set_files::SetFiles;
 use crate::{Result, SstableError};
 
 /// Added to the name of TOC.txt while the file set is being written.
@@ -246,7 +247,8 @@ pub async fn rebuild_toc(
     let mut toc = encode_toc(&known);
     attached.iter().for_each(|name| toc.extend_from_slice(format!("{name}\n").as_bytes()));
 
-    let mut loaded = Loaded::load(fs, directory, set).await?.components;
+    let files = SetFiles::open(fs, directory, set).await?;
+    let mut loaded = Loaded::load(&files, set).await?.components;
     loaded.small.retain(|(component, _)| *component != Component::Toc);
     loaded.small.push((Component::Toc, toc.clone()));
     let path = |c: Component| format!("{directory}/{}", set.file_name(c));
@@ -271,6 +273,7 @@ pub async fn rebuild_toc(
     SstableMeta::open_for(Purpose::Serve, directory, set, Some(table), &loaded)?;
     let temporary = format!("{directory}/{REBUILT}{}.{suffix}", set.id());
     if let Some(bytes) = changed {
+        let bytes = files.stored(Component::Checksums, bytes);
         replace(fs, &temporary, &path(Component::Checksums), bytes).await?;
         fs.sync_dir(directory).await?;
     }

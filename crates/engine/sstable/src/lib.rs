@@ -12,7 +12,7 @@
 //! was compared. INV-sstable-2: TOC.txt gets its name last; until then, and from the beginning of a
 //! removal, the file set carries a mark ([`file_set`]).
 //!
-//! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`file_set`],
+//! Reading order: [`meta`], [`block`], [`cursor`], [`set_files`], [`reader`], [`writer`], [`file_set`],
 //! [`repair_state`], [`unreadable`], [`offline`].
 
 mod attached;
@@ -27,6 +27,7 @@ pub mod reader;
 pub mod repair_state;
 mod search;
 pub mod sequential;
+pub mod set_files;
 pub mod unreadable;
 pub mod writer;
 
@@ -40,6 +41,7 @@ pub use file_set::{SetState, list_sstables, rebuild_toc, remove_sstable};
 pub use meta::{BlockFile, Components, SstableMeta};
 pub use reader::SstableReader;
 pub use sequential::{ReadAhead, SEQUENTIAL_BYTES, SequentialReader};
+pub use set_files::{Rewrapped, Sealing, SetFiles, key_record, rewrap};
 pub use sst_format::{
     AttachedKind, AttachedName, Binding, Component, Descriptor, EncodingStats, Lifecycle,
     StorageGroup, Version,

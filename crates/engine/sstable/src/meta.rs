@@ -23,6 +23,7 @@ use sst_format::{
 use stdx::{DeletionSeconds, FixedMap, Token, Uuid};
 
 use crate::covered::Covered;
+use crate::set_files::Sealing;
 use crate::{Result, SstableError};
 
 /// Bytes per block of an uncompressed Data file without CRC.db.
@@ -43,6 +44,8 @@ pub struct Components {
     pub index_tail: Vec<u8>,
     /// Attached components of Checksums.db that exist, with their lengths on disk.
     pub attached: Vec<(AttachedName, u64)>,
+    /// True if the file set is encrypted. Lengths are those of plain bytes.
+    pub is_sealed: bool,
 }
 
 impl Components {
@@ -81,6 +84,7 @@ pub struct SstableMeta {
     index_file: String,
     rows_file: String,
     small_bytes: usize,
+    is_sealed: bool,
     decompressor: RefCell<Option<Compressor>>,
     /// By position of a sample of the summary: see [`SstableMeta::search_start`].
     marks: RefCell<FixedMap<u64, Marks>>,
@@ -102,6 +106,7 @@ pub(crate) struct StandIn {
     pub(crate) components: Vec<Component>,
     pub(crate) data_length: u64,
     pub(crate) small_bytes: usize,
+    pub(crate) is_sealed: bool,
     pub(crate) why: String,
 }
 
@@ -265,6 +270,7 @@ impl SstableMeta {
             index_file: file(index_component(version)),
             rows_file: file(Component::Rows),
             small_bytes: components.small.iter().map(|(_, b)| b.len()).sum(),
+            is_sealed: components.is_sealed,
             decompressor: RefCell::new(None),
             marks: RefCell::default(),
             misses: Cell::new(0),
@@ -314,6 +320,7 @@ impl SstableMeta {
             index_file: file(index_component(descriptor.version)),
             rows_file: file(Component::Rows),
             small_bytes: of.small_bytes,
+            is_sealed: of.is_sealed,
             decompressor: RefCell::new(None),
             marks: RefCell::default(),
             misses: Cell::new(0),
@@ -547,7 +554,17 @@ impl SstableMeta {
             + attached
     }
 
-    /// Length of Data.db on disk.
+    /// Returns true if the file set is encrypted.
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
+    /// Encryption that a rewrite of the file set keeps.
+    pub fn sealing(&self) -> Sealing {
+        if self.is_sealed { Sealing::Sealed } else { Sealing::Plain }
+    }
+
+    /// Length of Data.db on disk; of an encrypted one without what encryption adds.
     pub fn data_file_length(&self) -> u64 {
         self.data_file_length
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use codec::KeyHash;
 use data::Slices;
 use data::command::KeyRange;
-use rt::{Buf, File, Fs, OpenOptions};
+use rt::{Buf, Fs};
 use schema::Table;
 use sst_format::checksums::{CHECKSUM_BLOCK, Checksums};
-use sst_format::component::attached_in_toc;
+use sst_format::component::{attached_in_toc, decode_toc};
 use sst_format::partitions::FOOTER_BYTES_MAX;
 use sst_format::{AttachedName, Component, Descriptor};
 use stdx::{IoErrorKind, Token};
@@ -19,6 +19,7 @@ use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
 use crate::meta::{BlockFile, Components, Purpose, SstableMeta, index_component};
 use crate::sequential::{ReadAhead, SequentialReader};
+use crate::set_files::{ComponentFile, SetFiles};
 use crate::{Result, SstableError};
 
 /// Largest small component read at open, bytes.
@@ -29,11 +30,11 @@ pub(crate) const TOC_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone)]
 pub struct SstableReader {
     pub(crate) meta: Rc<SstableMeta>,
-    pub(crate) data: File,
-    index: File,
-    rows: Option<File>,
+    pub(crate) data: ComponentFile,
+    index: ComponentFile,
+    rows: Option<ComponentFile>,
     /// See [`Attached::existing`].
-    attached: Rc<[(AttachedName, File)]>,
+    attached: Rc<[(AttachedName, ComponentFile)]>,
 }
 
 impl SstableReader {
@@ -74,7 +75,8 @@ impl SstableReader {
         descriptor: Descriptor,
         table: Option<&Table>,
     ) -> Result<SstableReader> {
-        let loaded = Loaded::load(fs, directory, descriptor).await?;
+        let files = SetFiles::open(fs, directory, descriptor).await?;
+        let loaded = Loaded::load(&files, descriptor).await?;
         let Loaded { components, data, index, rows, attached } = loaded;
         let meta = SstableMeta::open_for(purpose, directory, descriptor, table, &components)?;
         Ok(SstableReader { meta: Rc::new(meta), data, index, rows, attached: attached.into() })
@@ -83,9 +85,9 @@ impl SstableReader {
     /// Builds a reader from files that an offline tool opened separately.
     pub(crate) fn of_parts(
         meta: SstableMeta,
-        data: File,
-        index: File,
-        rows: Option<File>,
+        data: ComponentFile,
+        index: ComponentFile,
+        rows: Option<ComponentFile>,
     ) -> SstableReader {
         SstableReader { meta: Rc::new(meta), data, index, rows, attached: Rc::default() }
     }
@@ -152,7 +154,7 @@ impl SstableReader {
         }
     }
 
-    fn file_of(&self, file: BlockFile) -> &File {
+    fn file_of(&self, file: BlockFile) -> &ComponentFile {
         match (file, &self.rows) {
             (BlockFile::Index, _) => &self.index,
             (BlockFile::Rows, Some(rows)) => rows,
@@ -160,7 +162,7 @@ impl SstableReader {
         }
     }
 
-    fn file_of_component(&self, component: Component) -> &File {
+    fn file_of_component(&self, component: Component) -> &ComponentFile {
         match component {
             Component::Index | Component::Partitions => self.file_of(BlockFile::Index),
             Component::Rows => self.file_of(BlockFile::Rows),
@@ -232,51 +234,55 @@ impl SstableReader {
 /// The small components of a file set and its open large ones; nothing is checked yet.
 pub(crate) struct Loaded {
     pub(crate) components: Components,
-    data: File,
-    index: File,
-    rows: Option<File>,
-    attached: Vec<(AttachedName, File)>,
+    data: ComponentFile,
+    index: ComponentFile,
+    rows: Option<ComponentFile>,
+    attached: Vec<(AttachedName, ComponentFile)>,
 }
 
 impl Loaded {
     /// # Errors
     /// `Missing` for a large component, `Io`.
-    pub(crate) async fn load(fs: &Fs, directory: &str, descriptor: Descriptor) -> Result<Loaded> {
-        let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
+    pub(crate) async fn load(files: &SetFiles, descriptor: Descriptor) -> Result<Loaded> {
         let mut components = Components::default();
         for component in Component::ALL {
             if !component.is_small() {
                 continue;
             }
-            match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
+            match files.read(component, SMALL_COMPONENT_BYTES_MAX).await {
                 Ok(bytes) => components.small.push((component, bytes)),
-                Err(e) if e.kind == IoErrorKind::NotFound => {}
-                Err(e) => return Err(e.into()),
+                Err(e) if is_not_found(&e) => {}
+                Err(e) => return Err(e),
             }
         }
-        let data = open_large(fs, &path(Component::Data), true).await?;
-        let index_file = path(index_component(descriptor.version));
-        let index = open_large(fs, &index_file, true).await?;
+        components.is_sealed = files.is_sealed();
+        let toc = components.small.iter().find(|(c, _)| *c == Component::Toc);
+        let listed = toc.and_then(|(_, bytes)| decode_toc(bytes).ok());
+        if !files.is_sealed() && listed.is_some_and(|toc| toc.contains(&Component::Encryption)) {
+            // What was read is encrypted.
+            return Err(SstableError::Missing { file: files.path(Component::Encryption) });
+        }
+        let data = open_large(files, Component::Data).await?;
+        let index = open_large(files, index_component(descriptor.version)).await?;
         components.data_length = data.len().await?;
         components.index_length = index.len().await?;
         let mut rows = None;
         if descriptor.version.is_bti() {
-            let file = open_large(fs, &path(Component::Rows), true).await?;
+            let file = open_large(files, Component::Rows).await?;
             components.rows_length = file.len().await?;
             rows = Some(file);
             components.index_tail = read_tail(&index, components.index_length).await?;
         }
         let mut attached = Vec::new();
         for name in listed_attached(&components) {
-            let options = OpenOptions { read: true, ..OpenOptions::default() };
-            match fs.open(&path(Component::Attached(name)), options).await {
+            match files.open_file(Component::Attached(name), false).await {
                 Ok(file) => {
                     components.attached.push((name, file.len().await?));
                     attached.push((name, file));
                 }
                 // The list of checksums decides if it may be missing.
-                Err(e) if e.kind == IoErrorKind::NotFound => {}
-                Err(e) => return Err(e.into()),
+                Err(e) if is_not_found(&e) => {}
+                Err(e) => return Err(e),
             }
         }
         Ok(Loaded { components, data, index, rows, attached })
@@ -295,7 +301,7 @@ fn listed_attached(components: &Components) -> Vec<AttachedName> {
 }
 
 /// The last bytes of Partitions.db, with the keys and numbers that it ends with.
-pub(crate) async fn read_tail(file: &File, length: u64) -> Result<Vec<u8>> {
+pub(crate) async fn read_tail(file: &ComponentFile, length: u64) -> Result<Vec<u8>> {
     // Aligned for direct IO.
     let wanted = FOOTER_BYTES_MAX as u64;
     let start = length.saturating_sub(wanted) / 4096 * 4096;
@@ -305,13 +311,14 @@ pub(crate) async fn read_tail(file: &File, length: u64) -> Result<Vec<u8>> {
     Ok(buf.as_slice().get(..read).unwrap_or(&[]).to_vec())
 }
 
-async fn open_large(fs: &Fs, path: &str, direct: bool) -> Result<File> {
-    let options = OpenOptions { read: true, direct, ..OpenOptions::default() };
-    match fs.open(path, options).await {
-        Ok(file) => Ok(file),
-        Err(e) if e.kind == IoErrorKind::NotFound => {
-            Err(SstableError::Missing { file: path.to_owned() })
-        }
-        Err(e) => Err(e.into()),
+async fn open_large(files: &SetFiles, component: Component) -> Result<ComponentFile> {
+    match files.open_file(component, true).await {
+        Err(e) if is_not_found(&e) => Err(SstableError::Missing { file: files.path(component) }),
+        opened => opened,
     }
+}
+
+/// Returns true if the file does not exist.
+pub(crate) fn is_not_found(error: &SstableError) -> bool {
+    matches!(error, SstableError::Io(error) if error.kind == IoErrorKind::NotFound)
 }

@@ -14,6 +14,7 @@ use sst_format::statistics::{Statistics, StatsMetadata};
 use stdx::Uuid;
 
 use crate::meta::SstableMeta;
+use crate::set_files::SetFiles;
 use crate::{Result, SstableError};
 
 /// Largest Statistics.db or Checksums.db, bytes.
@@ -68,9 +69,10 @@ pub async fn restated(
     of: impl FnOnce(&mut StatsMetadata),
 ) -> Result<Vec<(Component, Vec<u8>)>> {
     let mut changed = Vec::new();
+    let files = SetFiles::open(fs, meta.directory(), meta.descriptor()).await?;
     let path = meta.file(Component::Checksums);
     if meta.components().contains(&Component::Checksums) {
-        let bytes = fs.read(&path, BYTES_MAX).await?;
+        let bytes = files.read(Component::Checksums, BYTES_MAX).await?;
         let mut list =
             Checksums::decode(&bytes).map_err(|e| SstableError::of_format(&path, 0, &e))?;
         let before = list.components.len();
@@ -81,7 +83,7 @@ pub async fn restated(
     }
     let path = meta.file(Component::Statistics);
     let at = |error| SstableError::of_format(&path, 0, &error);
-    let bytes = fs.read(&path, BYTES_MAX).await?;
+    let bytes = files.read(Component::Statistics, BYTES_MAX).await?;
     let mut statistics = Statistics::decode(&bytes, meta.version()).map_err(at)?;
     of(&mut statistics.stats);
     changed.push((Component::Statistics, statistics.encode().map_err(at)?));
@@ -89,8 +91,10 @@ pub async fn restated(
 }
 
 async fn change(fs: &Fs, meta: &SstableMeta, of: impl FnOnce(&mut StatsMetadata)) -> Result<()> {
-    for (component, bytes) in restated(fs, meta, of).await? {
-        fs.write_atomic(&meta.file(component), bytes).await?;
+    let changed = restated(fs, meta, of).await?;
+    let files = SetFiles::open(fs, meta.directory(), meta.descriptor()).await?;
+    for (component, bytes) in changed {
+        files.replace(component, bytes).await?;
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ use stdx::{DeletionSeconds, IoErrorKind, TimestampMicros, Token};
 
 use crate::meta::{SstableMeta, StandIn, check_identity};
 use crate::reader::SMALL_COMPONENT_BYTES_MAX;
+use crate::set_files::{ComponentFile, SetFiles};
 use crate::{Result, SstableError, SstableReader, is_unreadable};
 
 /// Opens a substitute for a file set whose opening failed with `error`. Every request to it fails
@@ -34,6 +35,11 @@ pub async fn open_unreadable(
     error: &SstableError,
 ) -> Result<SstableReader> {
     let path = |c: Component| format!("{directory}/{}", set.file_name(c));
+    // With a damaged record of its key nothing encrypted is known.
+    let files = match SetFiles::open(fs, directory, set).await {
+        Err(e) if e.is_damage() => None,
+        files => Some(files?),
+    };
     let mut small = Vec::new();
     let mut components = Vec::new();
     let mut data = None;
@@ -52,6 +58,7 @@ pub async fn open_unreadable(
             Err(e) => return Err(e.into()),
         };
         components.push(component);
+        some = Some(file.clone());
         if component == Component::Data {
             data_length = match file.len().await {
                 Err(e) if !is_unreadable(&e) => return Err(e.into()),
@@ -59,13 +66,19 @@ pub async fn open_unreadable(
             };
             data = Some(file.clone());
         } else if component.is_small() {
-            match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
+            let read = match &files {
+                Some(files) => files.read(component, SMALL_COMPONENT_BYTES_MAX).await,
+                None if component == Component::Toc => {
+                    fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await.map_err(Into::into)
+                }
+                None => continue,
+            };
+            match read {
                 Ok(bytes) => small.push((component, bytes)),
-                Err(e) if is_unreadable(&e) => {}
-                Err(e) => return Err(e.into()),
+                Err(e) if e.is_damage() => {}
+                Err(e) => return Err(e),
             }
         }
-        some = Some(file);
     }
     let Some(some) = some else {
         return Err(SstableError::Missing { file: path(Component::Toc) });
@@ -95,11 +108,12 @@ pub async fn open_unreadable(
         components,
         data_length,
         small_bytes: small.iter().map(|(_, bytes)| bytes.len()).sum(),
+        is_sealed: files.is_none_or(|files| files.is_sealed()),
         why: error.to_string(),
     };
     let meta = SstableMeta::stand_in(directory, set, table, of)?;
-    let data = data.unwrap_or_else(|| some.clone());
-    Ok(SstableReader::of_parts(meta, data, some, None))
+    let data = ComponentFile::Plain(data.unwrap_or_else(|| some.clone()));
+    Ok(SstableReader::of_parts(meta, data, ComponentFile::Plain(some), None))
 }
 
 /// First and last token, from components with matching checksums; otherwise the whole ring.

@@ -2,7 +2,7 @@
 //!
 //! Partitions, rows and markers come in order and are encoded at once; chunks are compressed when
 //! they are full and go to disk in sequential requests of 256 KiB or more. First comes the mark of an
-//! unfinished write ([`crate::file_set`]), durably. Order at the end (each step leaves either a marked
+//! unfinished write ([`crate::file_set`]), durably, then the record of the key of an encrypted file set. Order at the end (each step leaves either a marked
 //! file set or the whole one):
 //!
 //! 1. rest of Data and Index (format BTI: Partitions and Rows), synced, as attached components are already;
@@ -17,6 +17,7 @@ mod finish;
 mod large;
 mod options;
 mod output;
+mod sealed_output;
 mod tries;
 mod usual;
 mod warm;
@@ -47,6 +48,7 @@ use stdx::{IoError, IoErrorKind, Token, Uuid};
 use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::file_set::mark_unfinished;
 use crate::meta::{index_component, table_of_directory};
+use crate::set_files::SetFiles;
 use crate::{Result, SstableError};
 
 pub use attached::AttachedWriter;
@@ -114,7 +116,7 @@ struct Partition {
 /// `marker` in order, `partition_end`; [`SstableWriter::put`] takes the items of a cursor instead.
 /// After each, [`SstableWriter::write_full`] when [`SstableWriter::is_full`].
 pub struct SstableWriter {
-    fs: Fs,
+    files: SetFiles,
     directory: String,
     options: WriterOptions,
     descriptor: Descriptor,
@@ -183,9 +185,10 @@ impl SstableWriter {
             return Err(error.into());
         }
         mark_unfinished(fs, directory, descriptor).await?;
-        let data = Output::create(fs, &path(Component::Data), options.direct).await?;
+        let files = SetFiles::create(fs, directory, descriptor, options.sealing).await?;
+        let data = Output::create(&files, Component::Data, options.direct).await?;
         let data = data.in_requests_of(options.request_bytes);
-        let index = Output::create(fs, &path(index_component(version)), false).await?;
+        let index = Output::create(&files, index_component(version), false).await?;
         let header = SerializationHeader::for_table(table, options.encoding_stats);
         if let (Some(compression), true) = (&mut options.compression, version < Version::Na) {
             // No chunk is stored plain there.
@@ -194,7 +197,7 @@ impl SstableWriter {
         let tries = match version.is_bti() {
             false => None,
             true => {
-                let rows = Output::create(fs, &path(Component::Rows), false).await?;
+                let rows = Output::create(&files, Component::Rows, false).await?;
                 let types = header.clustering_types.clone();
                 Some(Box::new(TrieIndex::new(rows, version, types)))
             }
@@ -219,7 +222,7 @@ impl SstableWriter {
         )
         .finish();
         Ok(SstableWriter {
-            fs: fs.clone(),
+            files,
             directory: directory.to_owned(),
             descriptor,
             table: match table.id.0 {

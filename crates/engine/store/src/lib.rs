@@ -82,6 +82,7 @@ pub use lifecycle::Lifecycle;
 pub use lifecycle::snapshot::{SnapshotInfo, SnapshotOptions};
 pub use observe::Observer;
 pub use observe::large_partitions::{LargeFate, LargeThresholds, PartitionGuardrails, Thresholds};
+pub use options::sealing::SealingPolicy;
 pub use options::{FlushCompression, PointInTime, ReplayOptions, StoreOptions, max_timestamp};
 pub use read::Reader;
 pub use read::counter_cache::Counters;

@@ -34,13 +34,16 @@ pub enum Component {
     Toc,
     /// Our own: CRC32 of each 64 KiB of every other component.
     Checksums,
+    /// Our own: the record of the key that the other components are encrypted with. See
+    /// `docs/formats/encryption.md`.
+    Encryption,
     /// Neither of them: of a secondary index, for example. See [`crate::attached`].
     Attached(AttachedName),
 }
 
 impl Component {
-    /// All fixed kinds, in the order in which they are written.
-    pub const ALL: [Component; 12] = [
+    /// All fixed kinds, in the order in which TOC.txt lists them. Positions are numbers of the streaming protocol.
+    pub const ALL: [Component; 13] = [
         Component::Data,
         Component::Index,
         Component::Partitions,
@@ -53,6 +56,7 @@ impl Component {
         Component::Summary,
         Component::Checksums,
         Component::Toc,
+        Component::Encryption,
     ];
 
     /// The end of its file name.
@@ -71,6 +75,7 @@ impl Component {
             Component::Crc => "CRC.db",
             Component::Toc => "TOC.txt",
             Component::Checksums => "Checksums.db",
+            Component::Encryption => "Encryption.db",
         }
     }
 
@@ -95,6 +100,12 @@ impl Component {
     /// large nor small: its owner reads it.
     pub fn is_small(&self) -> bool {
         !self.is_large() && !self.is_attached()
+    }
+
+    /// Returns true if it is stored verbatim also in an encrypted file set: the list of the components, and the
+    /// record of the key.
+    pub fn is_in_the_clear(&self) -> bool {
+        matches!(self, Component::Toc | Component::Encryption)
     }
 
     /// Returns true if it is not of a fixed kind.

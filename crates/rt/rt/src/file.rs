@@ -2,17 +2,26 @@
 
 use crate::env::Env;
 use crate::handle::Rt;
+use at_rest::KeyRing;
 use rt_native::Buf;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
 use stdx::{IoError, IoErrorKind};
 
 pub use rt_native::OpenOptions;
 pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
 
-/// The file system of this node. Paths are absolute or relative to the node's work directory.
+/// The file system of this node, with the keys that its files are encrypted with. Paths are absolute or
+/// relative to the node's work directory.
 #[derive(Clone)]
 pub struct Fs {
     env: Env,
+    keys: SharedKeys,
 }
+
+/// The keys of encryption at rest that a shard has; empty until [`Rt::set_file_keys`].
+pub(crate) type SharedKeys = Rc<RefCell<Option<Arc<KeyRing>>>>;
 
 /// An exclusive lock between processes, held until dropped.
 pub struct FileLock {
@@ -48,13 +57,25 @@ macro_rules! both {
 impl Rt {
     /// The file system.
     pub fn fs(&self) -> Fs {
-        Fs::new(self.inner.env.clone())
+        Fs { env: self.inner.env.clone(), keys: Rc::clone(&self.inner.file_keys) }
+    }
+
+    /// Sets the keys of encryption at rest of this shard. Every [`Fs`] of it has them from now on, those that were
+    /// created before too.
+    pub fn set_file_keys(&self, keys: Option<Arc<KeyRing>>) {
+        *self.inner.file_keys.borrow_mut() = keys;
     }
 }
 
 impl Fs {
-    pub(crate) fn new(env: Env) -> Fs {
-        Fs { env }
+    /// The keys of encryption at rest; `None`: nothing encrypted can be read or written.
+    pub fn keys(&self) -> Option<Arc<KeyRing>> {
+        self.keys.borrow().clone()
+    }
+
+    /// Fills `out` with random bytes, natively from a cryptographic generator seeded by the system.
+    pub fn random_fill(&self, out: &mut [u8]) {
+        self.env.random_fill(out);
     }
 
     /// Opens a file. `options.direct` is a wish: see [`File::is_direct`].

@@ -17,6 +17,7 @@ mod salvage;
 mod scan;
 mod scrub;
 mod starts;
+mod unkeyed;
 mod upgrade;
 mod verify;
 
@@ -38,6 +39,7 @@ pub use metadata::{
 pub use purge::{PurgeReport, Reclaimable, purge_preview};
 pub use scan::{Detail, PartitionScan, PartitionStats, ScanClock, range_of_key};
 pub use scrub::{Loss, ScrubHost, ScrubOptions, ScrubReport, Told, scrub, scrub_open};
+pub use unkeyed::verify_unkeyed;
 pub use upgrade::{Rewrite, split, upgrade};
 pub use verify::{
     VerifyReport, add_checksums, verify, verify_checksums, verify_checksums_with, verify_with,

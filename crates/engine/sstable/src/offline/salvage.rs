@@ -1,7 +1,7 @@
 //! Opens a damaged file set as far as possible. Reading rows needs Data, Statistics and, when
 //! compressed, CompressionInfo. Everything else can be rebuilt.
 
-use rt::{File, Fs, OpenOptions};
+use rt::Fs;
 use schema::Table;
 use sst_format::checksums::{Checksums, DataCrc};
 use sst_format::component::{decode_toc, encode_toc};
@@ -10,10 +10,10 @@ use sst_format::summary::SummaryBuilder;
 use sst_format::{
     BloomFilter, Component, Descriptor, FormatError, Partitioner, Statistics, Summary, Version,
 };
-use stdx::IoErrorKind;
 
 use crate::meta::{Components, Purpose, SstableMeta, check_identity, index_component};
-use crate::reader::{SMALL_COMPONENT_BYTES_MAX, read_tail};
+use crate::reader::{SMALL_COMPONENT_BYTES_MAX, is_not_found, read_tail};
+use crate::set_files::{ComponentFile, SetFiles};
 use crate::{Result, SstableError, SstableReader};
 
 /// The opened parts of a file set.
@@ -40,28 +40,32 @@ pub(super) async fn open(
         return whole.map(|reader| Salvaged { reader, has_index: true, bad: Vec::new() });
     }
     let path = |c: Component| format!("{directory}/{}", set.file_name(c));
-    let mut components = Components::default();
+    // Without its key nothing of an encrypted set can be read.
+    let files = SetFiles::open(fs, directory, set).await?;
+    let mut components = Components { is_sealed: files.is_sealed(), ..Components::default() };
     let mut there = Vec::new();
     let mut bad = Vec::new();
     for component in Component::ALL.into_iter().filter(Component::is_small) {
-        match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
+        match files.read(component, SMALL_COMPONENT_BYTES_MAX).await {
             Ok(bytes) => {
                 there.push(component);
                 components.small.push((component, bytes));
             }
-            Err(e) if e.kind == IoErrorKind::NotFound => {}
+            Err(e) if is_not_found(&e) => {}
             Err(e) => bad.push(format!("{component}: {e}")),
         }
     }
     check_compression(&components, &path(Component::CompressionInfo))?;
     check_statistics(&components, set.version, &path(Component::Statistics))?;
-    let read = OpenOptions { read: true, direct: true, ..OpenOptions::default() };
-    let data = fs.open(&path(Component::Data), read).await;
-    let data = data.map_err(|_| SstableError::Missing { file: path(Component::Data) })?;
+    let data = files.open_file(Component::Data, true).await;
+    let data = data.map_err(|error| match error {
+        SstableError::Corrupt { .. } => error,
+        _ => SstableError::Missing { file: path(Component::Data) },
+    })?;
     components.data_length = data.len().await?;
     let mut has_index = true;
     let index_of = index_component(set.version);
-    let index = match fs.open(&path(index_of), read).await {
+    let index = match files.open_file(index_of, true).await {
         Ok(file) => file,
         Err(e) => {
             bad.push(format!("{index_of}: {e}"));
@@ -75,7 +79,7 @@ pub(super) async fn open(
         has_index = false;
     }
     if set.version.is_bti() {
-        match fs.open(&path(Component::Rows), read).await {
+        match files.open_file(Component::Rows, true).await {
             Ok(file) => {
                 components.rows_length = file.len().await?;
                 rows = Some(file);
@@ -127,7 +131,11 @@ pub(super) async fn open(
     Ok(Salvaged { reader: SstableReader::of_parts(meta, data, index, rows), has_index, bad })
 }
 
-async fn read_index(index: &File, set: Descriptor, components: &mut Components) -> Result<()> {
+async fn read_index(
+    index: &ComponentFile,
+    set: Descriptor,
+    components: &mut Components,
+) -> Result<()> {
     components.index_length = index.len().await?;
     if set.version.is_bti() {
         components.index_tail = read_tail(index, components.index_length).await?;

@@ -121,6 +121,7 @@ pub(crate) fn options_like(
         })
     });
     options.commit_log.clone_from(&stats.commit_log);
+    options.sealing = meta.sealing();
     options.host = stats.originating_host;
     options.level = stats.level;
     options.repaired_at = stats.repaired_at;

@@ -8,7 +8,7 @@ use codec::token_of;
 use data::clustering::check as check_clustering;
 use data::command::KeyRange;
 use data::{Advance, ClusteringComparator, Cursor, Item, Slices};
-use rt::{Fs, OpenOptions};
+use rt::Fs;
 use sst_format::checksums::{BlockChecksummer, Checksums, StorageGroup};
 use sst_format::component::{encode_toc, other_names_in_toc};
 use sst_format::index::IndexEntry;
@@ -21,6 +21,7 @@ use crate::block::{FilePages, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK, TriePag
 use crate::meta::{index_component, table_of_directory};
 use crate::reader::{SMALL_COMPONENT_BYTES_MAX, TOC_BYTES_MAX};
 use crate::sequential::SEQUENTIAL_BYTES;
+use crate::set_files::SetFiles;
 use crate::{Result, SstableError, SstableReader};
 
 /// Counts of a full check.
@@ -518,18 +519,18 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
         return Ok(());
     }
     verify(reader).await?;
+    let files = SetFiles::open(fs, meta.directory(), meta.descriptor()).await?;
     let mut components = Vec::new();
     for component in meta.components() {
         // The binding covers the constant parts of Statistics; another program may change its
         // attached components.
-        let is_other =
-            matches!(component, Component::Toc | Component::Checksums | Component::Statistics)
-                || component.is_attached();
+        let is_other = matches!(component, Component::Checksums | Component::Statistics)
+            || component.is_in_the_clear()
+            || component.is_attached();
         if is_other {
             continue;
         }
-        let path = meta.file(*component);
-        let file = fs.open(&path, OpenOptions { read: true, ..OpenOptions::default() }).await?;
+        let file = files.open_file(*component, false).await?;
         let mut checksummer = BlockChecksummer::default();
         let mut offset = 0u64;
         loop {
@@ -564,13 +565,13 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
         run: meta.run(),
     };
     let path = meta.file(Component::Statistics);
-    let statistics = fs.read(&path, SMALL_COMPONENT_BYTES_MAX).await?;
+    let statistics = files.read(Component::Statistics, SMALL_COMPONENT_BYTES_MAX).await?;
     let statistics = Statistics::identity(&statistics, meta.version())
         .map_err(|e| SstableError::of_format(&path, 0, &e))?;
     let table = table_of_directory(meta.directory());
     let binding = Some(Binding { table, id: meta.descriptor().id(), statistics });
     let bytes = Checksums { group, binding, components }.encode();
-    fs.write_atomic(&meta.file(Component::Checksums), bytes).await?;
+    files.replace(Component::Checksums, bytes).await?;
     fs.write_atomic(&meta.file(Component::Toc), toc).await?;
     Ok(())
 }

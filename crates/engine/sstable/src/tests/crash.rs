@@ -15,7 +15,7 @@ use types::CqlType;
 use super::collect;
 use crate::offline::verify;
 use crate::{
-    EncodingStats, SetState, SstableReader, SstableWriter, WriterOptions, list_sstables,
+    EncodingStats, Sealing, SetState, SstableReader, SstableWriter, WriterOptions, list_sstables,
     remove_sstable,
 };
 
@@ -56,7 +56,12 @@ async fn write(rt: &Rt) -> crate::Result<()> {
     let fs = rt.fs();
     fs.create_dir_all("t").await?;
     let table = table();
-    let options = WriterOptions::for_table(&table, Generation(1), 40, EncodingStats::NONE).unwrap();
+    let mut options =
+        WriterOptions::for_table(&table, Generation(1), 40, EncodingStats::NONE).unwrap();
+    rt.set_file_keys(super::sealed::ring(&["k"]));
+    if rt.random_u64().is_multiple_of(2) {
+        options.sealing = Sealing::Sealed;
+    }
     let mut writer = SstableWriter::create(&fs, "t", &table, options).await?;
     let mut keys: Vec<[u8; 4]> = (0..PARTITIONS).map(i32::to_be_bytes).collect();
     keys.sort_by_key(|k| codec::token_of(k));
@@ -92,6 +97,7 @@ async fn write(rt: &Rt) -> crate::Result<()> {
 /// Checks the directory after a crash: no complete file set, or an intact, correct one.
 async fn check(rt: &Rt, must_be_there: bool) {
     let fs = rt.fs();
+    rt.set_file_keys(super::sealed::ring(&["k"]));
     // An error: not even the directory was durable.
     let found = list_sstables(&fs, "t").await.unwrap_or_default();
     // Every incomplete set is marked: a set without a mark would count as damaged.

@@ -8,6 +8,7 @@ mod field_notes;
 mod golden;
 mod legacy;
 mod scrubbing;
+mod sealed;
 mod slices;
 mod tools;
 mod versions;

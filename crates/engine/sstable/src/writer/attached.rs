@@ -35,7 +35,8 @@ impl AttachedWriter {
         if let Some(what) = refused {
             return Err(SstableError::Unsupported { file, what });
         }
-        let output = Output::create(&writer.fs, &file, false).await?;
+        let component = Component::Attached(kind.name);
+        let output = Output::create(&writer.files, component, false).await?;
         writer.attached.push((kind, None));
         Ok(AttachedWriter { kind, output })
     }

@@ -30,7 +30,7 @@ impl SstableWriter {
             return Ok(None);
         }
         let (fs, directory, descriptor) =
-            (self.fs.clone(), self.directory.clone(), self.descriptor);
+            (self.files.fs().clone(), self.directory.clone(), self.descriptor);
         match self.finish_files().await {
             Ok(written) => Ok(Some(written)),
             Err(e) => {
@@ -118,6 +118,7 @@ impl SstableWriter {
         let mut toc: Vec<Component> = lengths.iter().map(|(c, _)| *c).collect();
         toc.extend(small.iter().map(|(c, _)| *c));
         toc.extend([Component::Checksums, Component::Toc]);
+        toc.extend(self.files.is_sealed().then_some(Component::Encryption));
         let attached = self.take_attached();
         toc.extend(attached.iter().map(|sum| sum.component));
         lengths.extend(attached.iter().map(|sum| (sum.component, sum.length)));
@@ -143,20 +144,25 @@ impl SstableWriter {
             lengths.push((*component, bytes.len() as u64));
         }
         // 3. to 5.
-        self.fs.sync_dir(&self.directory).await?;
+        self.files.fs().sync_dir(&self.directory).await?;
         lengths.push((Component::Toc, toc.len() as u64));
         let path = self.file(Component::Toc);
         match self.options.held {
-            false => self.fs.write_atomic(&path, toc).await?,
+            false => self.files.fs().write_atomic(&path, toc).await?,
             true => {
                 let path = unfinished_path(&self.directory, self.descriptor);
-                let mut out = Output::replace(&self.fs, &path).await?;
+                let mut out = Output::replace(self.files.fs(), &path).await?;
                 out.pending.extend_from_slice(&toc);
                 out.finish(Component::Toc).await?;
-                self.fs.sync_dir(&self.directory).await?;
+                self.files.fs().sync_dir(&self.directory).await?;
             }
         }
         let descriptor = self.descriptor;
+        if self.files.is_sealed() {
+            lengths.iter_mut().filter(|(c, _)| !c.is_in_the_clear()).for_each(|(_, length)| {
+                *length = at_rest::physical_length(*length);
+            });
+        }
         Ok(Written {
             descriptor,
             components: lengths,
@@ -189,7 +195,7 @@ impl SstableWriter {
     }
 
     async fn write_small(&self, component: Component, bytes: &[u8]) -> Result<()> {
-        let mut out = Output::create(&self.fs, &self.file(component), false).await?;
+        let mut out = Output::create(&self.files, component, false).await?;
         out.pending.extend_from_slice(bytes);
         out.finish(component).await.map(|_| ())
     }
@@ -197,7 +203,7 @@ impl SstableWriter {
     /// Removes everything written so far.
     pub async fn abort(self) {
         let (fs, directory, descriptor) =
-            (self.fs.clone(), self.directory.clone(), self.descriptor);
+            (self.files.fs().clone(), self.directory.clone(), self.descriptor);
         drop(self);
         remove_all(&fs, &directory, descriptor).await;
     }

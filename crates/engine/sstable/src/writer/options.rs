@@ -11,6 +11,7 @@ use sst_format::{CompressionInfo, EncodingStats, Version};
 use stdx::{Generation, Uuid};
 
 use super::large::LargeLimits;
+use crate::set_files::Sealing;
 
 /// How Data is compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,6 +187,8 @@ pub struct WriterOptions {
     pub request_bytes: usize,
     /// Data above these limits is reported in [`crate::Written`].
     pub large: LargeLimits,
+    /// Encryption of the file set.
+    pub sealing: Sealing,
     /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
     pub held: bool,
 }
@@ -238,6 +241,7 @@ impl WriterOptions {
             direct: true,
             request_bytes: super::WRITE_BYTES,
             large: LargeLimits::default(),
+            sealing: Sealing::Plain,
             held: false,
         })
     }

@@ -7,9 +7,11 @@ use sst_format::Component;
 use sst_format::checksums::{BlockChecksummer, CHECKSUM_BLOCK, ComponentChecksum};
 
 use super::WRITE_BYTES;
+use super::sealed_output::SealedOutput;
 use super::warm::WarmPages;
 use crate::Result;
 use crate::block::Chunk;
+use crate::set_files::SetFiles;
 
 /// A file written from front to back.
 pub(super) struct Output {
@@ -28,13 +30,21 @@ pub(super) struct Output {
     summed: usize,
     /// For an index: pages that are handed out as they are written.
     pub(super) warm: WarmPages,
+    /// For an encrypted file.
+    sealed: Option<Box<SealedOutput>>,
 }
 
 impl Output {
-    pub(super) async fn create(fs: &Fs, path: &str, direct: bool) -> Result<Output> {
+    pub(super) async fn create(
+        files: &SetFiles,
+        component: Component,
+        direct: bool,
+    ) -> Result<Output> {
         let options =
             OpenOptions { write: true, create_new: true, direct, ..OpenOptions::default() };
-        Output::open(fs, path, options).await
+        let mut output = Output::open(files.fs(), &files.path(component), options).await?;
+        output.sealed = files.sealer(component).map(|sealer| SealedOutput::new(sealer, direct));
+        Ok(output)
     }
 
     /// Writes a small file that may be there already.
@@ -59,6 +69,7 @@ impl Output {
             checksums,
             summed: 0,
             warm,
+            sealed: None,
         };
         output.make_room();
         Ok(output)
@@ -122,6 +133,12 @@ impl Output {
         let now = request.get(front..end).unwrap_or(&[]);
         self.warm.written(self.written, now);
         let length = now.len() as u64;
+        if let Some(sealed) = &mut self.sealed {
+            sealed.put(now);
+            self.spare = self.pass_on(request, end);
+            self.written += length;
+            return self.write_sealed().await;
+        }
         self.make_room();
         self.pending.extend_from_slice(request.get(end..).unwrap_or(&[]));
         self.summed = self.pending.len();
@@ -132,6 +149,24 @@ impl Output {
         result?;
         self.written += length;
         Ok(())
+    }
+
+    /// Keeps the bytes of a request from `end` on pending. Returns its memory.
+    fn pass_on(&mut self, mut request: Vec<u8>, end: usize) -> Vec<u8> {
+        self.make_room();
+        self.pending.extend_from_slice(request.get(end..).unwrap_or(&[]));
+        self.summed = self.pending.len();
+        request.clear();
+        request
+    }
+
+    /// Writes the encrypted bytes that are ready.
+    async fn write_sealed(&mut self) -> Result<()> {
+        let Some(sealed) = &mut self.sealed else { return Ok(()) };
+        let (buf, at) = sealed.take();
+        let (buf, result) = self.file.write_at(buf, at).await;
+        sealed.give_back(buf);
+        Ok(result?)
     }
 
     /// Pages from `start` up to the next byte's position are handed out when they are written.
@@ -148,6 +183,10 @@ impl Output {
         self.write_full().await?;
         if self.unwritten() > 0 {
             self.write(self.unwritten()).await?;
+        }
+        if let Some(sealed) = &mut self.sealed {
+            sealed.finish();
+            self.write_sealed().await?;
         }
         self.file.sync_data().await?;
         Ok(std::mem::take(&mut self.checksums).finish(component))

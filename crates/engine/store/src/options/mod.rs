@@ -1,10 +1,12 @@
 //! Settings of a store at open.
 
 mod replay_options;
+pub(crate) mod sealing;
 
 pub(crate) use replay_options::is_of_system;
 pub use replay_options::{PointInTime, ReplayOptions, max_timestamp};
 
+use sealing::SealingPolicy;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +144,8 @@ pub struct StoreOptions {
     pub schema_text: fn(&Table) -> String,
     /// Longest wait for memtable room before `Overloaded`.
     pub room_wait_max: Duration,
+    /// Which files are encrypted. Default: none.
+    pub sealing: SealingPolicy,
 }
 
 impl StoreOptions {
@@ -198,6 +202,7 @@ impl StoreOptions {
             incremental_backups: false,
             schema_text,
             room_wait_max: Duration::from_secs(2),
+            sealing: SealingPolicy::default(),
         }
     }
 

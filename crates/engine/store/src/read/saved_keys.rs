@@ -2,14 +2,16 @@
 //!
 //! `<saved_caches>/<name>.<shard>`, in the envelope of small files (`docs/formats/small-files.md`): for each entry
 //! the table's UUID, 16 bytes, the length of the key, 4 bytes big endian, and the key. Contents are not saved, so
-//! the file need not agree with anything: a damaged one is reported and ignored.
+//! the file need not agree with anything: a damaged one is reported and ignored. Where files are encrypted the body
+//! is sealed ([`at_rest::seal_small`]), in version 3 of the form.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use codec::SmallForm;
 use rt::sync::Semaphore;
-use rt::{DirEntry, Fs, SmallContent};
+use rt::{DirEntry, Fs, IoError, SmallContent};
+use sstable::Sealing;
 use stdx::{TableId, Uuid};
 
 use crate::env::Env;
@@ -21,6 +23,8 @@ use crate::error::StoreError;
 pub(crate) const WARM_AFTER: Duration = Duration::from_secs(1);
 /// Most bytes of a file; keys that have no room are left out.
 const BYTES_MAX: usize = 64 << 20;
+/// Most bytes of an encrypted file, with its envelope.
+const SEALED_BYTES_MAX: usize = BYTES_MAX + BYTES_MAX / 64;
 
 /// A cached entry: the table, and the cache's own key.
 pub(crate) type Saved = (TableId, Vec<u8>);
@@ -39,6 +43,11 @@ pub(crate) struct SavedCache {
 impl SavedCache {
     fn form(self) -> SmallForm {
         SmallForm { kind: self.kind, version: 2 }
+    }
+
+    /// The form of an encrypted file.
+    fn sealed_form(self) -> SmallForm {
+        SmallForm { kind: self.kind, version: 3 }
     }
 
     /// The shard that wrote a file.
@@ -95,8 +104,14 @@ impl SavedKeys {
             // The task that saves from time to time may be at it when the store stops: both write under one name.
             let _one = self.saving.acquire(1).await;
             fs.create_dir_durably(directory).await?;
-            fs.write_small(cache.form(), &format!("{directory}/{}.{shard}", cache.name), &bytes)
-                .await?;
+            let path = format!("{directory}/{}.{shard}", cache.name);
+            match self.env.options.sealing.of_saved_caches() {
+                Sealing::Plain => fs.write_small(cache.form(), &path, &bytes).await?,
+                Sealing::Sealed => {
+                    let sealed = sealed_body(&fs, cache, &bytes)?;
+                    fs.write_small(cache.sealed_form(), &path, &sealed).await?;
+                }
+            }
             if shard == 0 {
                 // Files of a time with more shards.
                 for entry in fs.read_dir(directory).await? {
@@ -132,9 +147,32 @@ impl SavedKeys {
     }
 }
 
+/// The body of an encrypted file.
+fn sealed_body(fs: &Fs, cache: SavedCache, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+    let keys = fs.keys();
+    let sealed = keys.and_then(|keys| {
+        at_rest::seal_small(&keys, cache.name, bytes, &mut |out| fs.random_fill(out))
+    });
+    sealed
+        .ok_or_else(|| StoreError::Invalid("there is no active key to encrypt it with".to_owned()))
+}
+
+/// The body of a file, decrypted if it is encrypted.
+async fn read_body(fs: &Fs, cache: SavedCache, path: &str) -> Result<SmallContent, IoError> {
+    let plain = fs.read_small(cache.form(), path, SEALED_BYTES_MAX).await;
+    let Err(error) = plain else { return plain };
+    let Ok(SmallContent::Body(body)) =
+        fs.read_small(cache.sealed_form(), path, SEALED_BYTES_MAX).await
+    else {
+        return Err(error);
+    };
+    let opened = at_rest::open_small(fs.keys().as_deref(), cache.name, &body);
+    opened.map(SmallContent::Body).map_err(|error| rt::damaged(path, error))
+}
+
 /// The keys of one file; none when another shard has removed it.
 async fn read(fs: &Fs, cache: SavedCache, path: &str) -> Result<Vec<Saved>, String> {
-    match fs.read_small(cache.form(), path, BYTES_MAX + 256).await {
+    match read_body(fs, cache, path).await {
         Ok(SmallContent::Missing) => Ok(Vec::new()),
         Ok(SmallContent::Body(body)) => SavedCache::decode(&body)
             .ok_or_else(|| "its entries are not what was written".to_owned()),

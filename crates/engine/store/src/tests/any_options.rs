@@ -413,6 +413,11 @@ fn run_under(
             let (lives, all, chosen) = (lives.clone(), all.clone(), chosen.clone());
             async move {
                 let mut options = options(&rt);
+                // Some lives encrypt their files; all read them.
+                rt.set_file_keys(crate::tests::files::sealed::ring("key"));
+                if rt.random_u64().is_multiple_of(2) {
+                    options.sealing = crate::tests::files::sealed::SEALED;
+                }
                 (chosen.store)(&mut options, &chosen);
                 let schema = schema_of(vec![table_of(kind, chosen.table.clone())]);
                 let store = Store::open(rt.clone(), options, schema).await.unwrap().0;

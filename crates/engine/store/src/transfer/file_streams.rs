@@ -25,14 +25,15 @@ use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
 use sst_format::partitions::FOOTER_BYTES_MAX;
 use sstable::file_set::{mark_unfinished, unfinished_path};
 use sstable::{
-    Attached, AttachedName, Component, Components, Descriptor, SstableMeta, Version, WriterOptions,
+    Attached, AttachedName, Component, Components, Descriptor, Sealing, SstableMeta, Version,
+    WriterOptions,
 };
 use stdx::{IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
 use crate::files::held_files::{Held, HeldFile, TakenForms};
 use crate::memtable::Memtable;
-use crate::tables::table::{InFlight, TableView};
+use crate::tables::table::{InFlight, TableState, TableView};
 use crate::tables::table_file::{TableFile, lies_in, map_error};
 use crate::transfer::Transfer;
 use crate::transfer::row_ingest::{Done, Ingest};
@@ -47,9 +48,17 @@ const WRITING_BYTES_MAX: usize = 8 << 20;
 const SPARE_MAX: usize = 8;
 
 impl Transfer {
-    /// Returns the versions of files that this node accepts unmodified: all that are written
-    /// somewhere, except those with times that it could not rewrite.
-    pub fn whole_versions(&self) -> Vec<Version> {
+    /// Returns the versions of files of a table that this node accepts unmodified: all that are written
+    /// somewhere, except those with times that it could not rewrite. None of a table whose files are encrypted:
+    /// rows are encrypted with a key of this node when they are written.
+    pub fn whole_versions(&self, id: TableId) -> Vec<Version> {
+        let table = self.tables.table(id);
+        let is_sealed = |table: Rc<TableState>| {
+            self.env.options.sealing.of(&table.version().table) == Sealing::Sealed
+        };
+        if table.is_none_or(is_sealed) {
+            return Vec::new();
+        }
         let own = self.env.options.sstable_version;
         let takes = |version: &Version| own.has_uint_times() || !version.has_uint_times();
         WriterOptions::VERSIONS.into_iter().filter(takes).collect()
@@ -138,6 +147,8 @@ fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
     let stats = &meta.statistics().stats;
     // The other node assigns it a name of its own.
     !file.spanning
+        // Its key is of this node.
+        && !meta.is_sealed()
         && file.filter.is_none()
         && file.hidden.is_empty()
         && meta.checksums().is_some()
@@ -305,12 +316,15 @@ impl Ingest {
         if self.coming.is_some() {
             return invalid("a file begins before the one before has ended");
         }
-        if !self.store.whole_versions().contains(&version) {
+        if !self.store.whole_versions(self.table.id).contains(&version) {
             return invalid("a file of a version that is not taken as it is");
         }
         let mut named: Vec<Component> = components.iter().map(|(c, _)| *c).collect();
         if named.last() != Some(&Component::Toc) {
             return invalid("a file whose last component is not its TOC.txt");
+        }
+        if named.contains(&Component::Encryption) {
+            return invalid("a file that is encrypted with a key of another node");
         }
         if named.len() > Component::ALL.len() + ATTACHED_MAX {
             return invalid("a file with too many components");
@@ -525,6 +539,7 @@ impl Ingest {
             rows_length: coming.length_of(Component::Rows),
             index_tail: coming.index_tail.clone(),
             attached: coming.attached(),
+            is_sealed: false,
         };
         let descriptor = coming.descriptor();
         let table = Some(&*self.version.table);

@@ -27,7 +27,7 @@ use sstable::file_set::{mark_unfinished, marked_set, unfinished_path};
 use sstable::offline::{Detail, PartitionScan, ScanClock, verify};
 use sstable::repair_state::restated;
 use sstable::{
-    Attached, Component, Descriptor, SetState, SstableMeta, SstableReader, list_sstables,
+    Attached, Component, Descriptor, SetFiles, SetState, SstableMeta, SstableReader, list_sstables,
     rebuild_toc,
 };
 use stdx::{DeletionSeconds, IoErrorKind, TableId, Token, Uuid};
@@ -482,15 +482,17 @@ impl Transfer {
         let reader =
             SstableReader::open(fs, &from.directory, from.descriptor, Some(&version.table));
         let reader = reader.await.map_err(map_error)?;
+        let files =
+            SetFiles::open(fs, &from.directory, from.descriptor).await.map_err(map_error)?;
         let changed = changed_of(fs, reader.meta(), options).await?;
         let table = version.table.id.0;
-        let changed = rebound(fs, reader.meta(), changed, table, *descriptor).await?;
+        let changed = rebound(&files, reader.meta(), changed, table, *descriptor).await?;
         let mut links = !options.copy;
         mark_unfinished(fs, &directory, *descriptor).await.map_err(map_error)?;
         for (component, bytes) in &from.components {
             let to = format!("{directory}/{}", descriptor.file_name(*component));
             if let Some((_, content)) = changed.iter().find(|(c, _)| c == component) {
-                write_new(fs, &to, content.clone()).await?;
+                write_new(fs, &to, files.stored(*component, content.clone())).await?;
                 continue;
             }
             let path = from.path(*component);
@@ -731,7 +733,7 @@ async fn changed_of(
 
 /// The same with the list of checksums of a file set that gets another name, or another table.
 async fn rebound(
-    fs: &Fs,
+    files: &SetFiles,
     meta: &SstableMeta,
     mut changed: Vec<(Component, Vec<u8>)>,
     table: Uuid,
@@ -741,7 +743,7 @@ async fn rebound(
         return Ok(changed);
     }
     let path = meta.file(Component::Checksums);
-    let bytes = fs.read(&path, CHECKSUMS_BYTES_MAX).await?;
+    let bytes = files.read(Component::Checksums, CHECKSUMS_BYTES_MAX).await.map_err(map_error)?;
     let mut list = Checksums::decode(&bytes)
         .map_err(|error| StoreError::Corrupt { file: path, what: error.to_string() })?;
     list.rebind(table, descriptor.id());

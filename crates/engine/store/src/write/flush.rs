@@ -353,6 +353,7 @@ impl Writer {
             .map_err(StoreError::Invalid)?;
         options.version = self.env.options.sstable_version;
         options.host = Some(self.env.options.host.0);
+        options.sealing = self.env.options.sealing.of(table);
         options.column_index_size = self.env.live.column_index_bytes.get();
         options.shard = Some(shard);
         options.shard_count = shards;

@@ -79,7 +79,7 @@ impl Puller {
             peer_shards: pull.shards,
             ranges: pull.ranges.clone(),
             taken: TakenForms {
-                versions: env.store.transfer().whole_versions(),
+                versions: env.store.transfer().whole_versions(pull.order.table),
                 attached: AttachedTaken::Yes,
             },
             version: OPEN_VERSION,

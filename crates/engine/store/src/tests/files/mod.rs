@@ -6,4 +6,5 @@ pub(super) mod directories;
 pub(super) mod failed_directories;
 pub(super) mod file_sets;
 pub(super) mod late_tables;
+pub(super) mod sealed;
 pub(super) mod versions;

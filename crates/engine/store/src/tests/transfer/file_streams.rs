@@ -11,8 +11,8 @@ use crate::tests::transfer::row_ingest::{assert_equal, whole};
 use crate::tests::*;
 use crate::{AttachedTaken, Component, Held, HeldFile, Ingest, TakenForms, Version};
 
-const VERSIONS: [Version; 4] = WriterOptions::VERSIONS;
-const FULL: (Token, Token) = (Token::MIN, Token::MAX);
+pub(crate) const VERSIONS: [Version; 4] = WriterOptions::VERSIONS;
+pub(crate) const FULL: (Token, Token) = (Token::MIN, Token::MAX);
 
 /// A receiver that takes files of these versions, attached components too.
 pub(crate) fn taken(versions: &[Version]) -> TakenForms {
@@ -173,7 +173,7 @@ async fn files_of_every_version(rt: Rt) {
         for to in VERSIONS {
             let name = format!("{from}-to-{to}");
             let target = open_version_at(&rt, &name, to, schema()).await;
-            let takes = target.transfer().whole_versions();
+            let takes = target.transfer().whole_versions(TABLE);
             assert_eq!(takes.contains(&from), to.has_uint_times() || !from.has_uint_times());
             let held = source.transfer().hold(TABLE, &[FULL], 0, &taken(&takes)).await.unwrap();
             assert_eq!(held.is_some(), takes.contains(&from), "{name}");
