@@ -6,6 +6,7 @@ use rt::File;
 use stdx::{HostId, Instant, WallMicros};
 
 use crate::format::{FileId, HEADER_BYTES, HintRef, record_bytes};
+use crate::sealed::HintCipher;
 use crate::settings::HintsSettings;
 
 /// Bytes that one write and one sync make durable, at most (one hint may stick out).
@@ -78,6 +79,8 @@ pub(crate) struct Active {
     pub(crate) file: File,
     /// True if its directory entry is durable.
     pub(crate) entry_synced: bool,
+    /// Its encryption; `None`: there is none.
+    pub(crate) cipher: Option<HintCipher>,
 }
 
 /// One replica.

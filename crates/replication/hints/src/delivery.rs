@@ -19,6 +19,7 @@ use crate::flight::{Flight, Sent};
 use crate::format::{BadHeader, FileId, HEADER_BYTES, HintRef, Progress};
 use crate::hints::{Hints, Inner};
 use crate::policy::{self, Dropped, Failure, Pace};
+use crate::sealed::HintCipher;
 use crate::walk::{Found, Step, Walker};
 
 /// A file is quarantined after so many failed reads without progress between.
@@ -179,7 +180,7 @@ impl Inner {
         if matches!(begin.header, Err(BadHeader::Damaged)) && file.offset == HEADER_BYTES as u64 {
             walker.count_gap(0);
         }
-        Ok(Some((Window::new(begin.file), walker)))
+        Ok(Some((Window::new(begin.file, begin.cipher), walker)))
     }
 
     async fn send_file(&self, id: FileId, route: Route) -> Result<Ended, IoError> {
@@ -189,6 +190,7 @@ impl Inner {
         let mut flight = Flight::default();
         let mut pace = Pace::default();
         let mut failed = None;
+        let mut plain = Vec::new();
         // After the last record that was handled: sent, or not worth it.
         let mut cursor = walker.position();
         let complete = loop {
@@ -213,6 +215,9 @@ impl Inner {
                     cursor = walker.position();
                     break true;
                 }
+            };
+            let Some(found) = self.opened(id, window.cipher.as_ref(), found, &mut plain) else {
+                continue;
             };
             if !self.send(id, route, &found, &mut flight, &mut pace).await {
                 break false;
@@ -328,6 +333,33 @@ impl Inner {
             false => (self.parts.snapshot)().members.len(),
         };
         policy::rate(&self.state.borrow().settings, members, self.rt.shard_count())
+    }
+
+    /// The hint of a record, decrypted where the file is encrypted. `None`: it is not what was written; the file is
+    /// kept as a damaged one.
+    pub(crate) fn opened<'f>(
+        &self,
+        id: FileId,
+        cipher: Option<&HintCipher>,
+        found: Found<'f>,
+        plain: &'f mut Vec<u8>,
+    ) -> Option<Found<'f>> {
+        let Some(cipher) = cipher else { return Some(found) };
+        let (at, opened) = (found.at, cipher.open(&found, plain));
+        if opened.is_none() {
+            self.dropped(Dropped::Unreadable, 1);
+            if let Some(file) = self.state.borrow_mut().file_mut(id) {
+                file.damaged = true;
+            }
+            tracing::error!(
+                file = id.file_name(),
+                offset = at,
+                host = %id.target.0,
+                "an encrypted hint was changed after it was written and is dropped; run a full repair on the host \
+                 for the ranges that it shares with this node"
+            );
+        }
+        opened
     }
 
     /// The table and token of a hint that is worth delivering; else counts why not.
@@ -471,6 +503,10 @@ impl Inner {
         if error.kind == IoErrorKind::NotFound {
             self.forget_file(id);
             return Ended::Through;
+        }
+        // Its key may be added.
+        if error.kind == IoErrorKind::PermissionDenied {
+            return Ended::Later;
         }
         let failures = match self.state.borrow_mut().file_mut(id) {
             Some(file) => {

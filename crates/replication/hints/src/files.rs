@@ -1,7 +1,7 @@
 //! Calls on the hints directory.
 //!
-//! Order in which a finished file goes: 1. remove it; 2. remove its progress file; 3. sync the
-//! directory. A crash between leaves a progress file without a hint file, which is removed at the
+//! Order in which a finished file goes: 1. remove it; 2. remove its progress file and its key; 3. sync the
+//! directory. A crash between leaves one of these without a hint file, which is removed at the
 //! next start, or a file that is delivered again.
 
 use rt::{Buf, File, Fs, OpenOptions, Rt};
@@ -9,6 +9,7 @@ use stdx::{IoError, IoErrorKind, WallMicros};
 
 use crate::catalog::HintFile;
 use crate::format::{BadHeader, FileHeader, FileId, HEADER_BYTES, PROGRESS_BYTES, Progress};
+use crate::sealed::{HintCipher, HintSealing, KEY_SUFFIX};
 
 const PROGRESS_SUFFIX: &str = ".offset";
 /// Added to the name of a file that is set aside.
@@ -52,6 +53,8 @@ impl Directory {
             let name = entry.name.as_str();
             let whole = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(name);
             let stem = whole.strip_suffix(PROGRESS_SUFFIX).unwrap_or(whole);
+            let key_of = whole.strip_suffix(KEY_SUFFIX);
+            let stem = key_of.unwrap_or(stem);
             let stem = stem.strip_suffix(ASIDE_SUFFIX).unwrap_or(stem);
             let Some(id) = FileId::from_file_name(stem) else {
                 if rt.shard().0 == 0 {
@@ -92,6 +95,8 @@ impl Directory {
                     "a damaged hint file still exists and counts towards the limit of hints; \
                     remove it"
                 );
+            } else if key_of.is_some() && whole == name && has(&format!("{stem}{ASIDE_SUFFIX}")) {
+                // The key of a damaged file that an operator may want to read.
             } else if whole != name || !has(stem) {
                 gone.push(format!("{path}/{name}"));
             }
@@ -126,6 +131,7 @@ impl Directory {
     pub(crate) async fn remove_file(&self, id: FileId) -> Result<(), IoError> {
         self.remove(&self.path_of(id)).await?;
         self.remove(&self.progress_path(id)).await?;
+        self.remove(&self.key_path(id)).await?;
         self.sync().await
     }
 
@@ -171,7 +177,8 @@ impl Directory {
                 None
             }
         };
-        Ok(Begin { file, header: FileHeader::decode(&header), progress })
+        let cipher = self.cipher_of(id).await?;
+        Ok(Begin { file, header: FileHeader::decode(&header), progress, cipher })
     }
 
     /// Returns the bytes that may still be written. If the file system does not tell, there is
@@ -186,6 +193,7 @@ pub(crate) struct Begin {
     pub(crate) file: File,
     pub(crate) header: Result<FileHeader, BadHeader>,
     pub(crate) progress: Option<Progress>,
+    pub(crate) cipher: Option<HintCipher>,
 }
 
 impl Begin {
@@ -194,6 +202,9 @@ impl Begin {
     pub(crate) fn fits(&self, id: FileId) -> Result<(), String> {
         match &self.header {
             Ok(header) if header.id != id => Err("its header names another file".to_owned()),
+            Ok(header) if header.sealing == HintSealing::Sealed && self.cipher.is_none() => Err(
+                format!("it is encrypted, and the record of its key, \"{KEY_SUFFIX}\", is missing"),
+            ),
             Err(BadHeader::Version(v)) => {
                 Err(format!("version {v} of the format is not known to this release"))
             }
@@ -207,11 +218,13 @@ pub(crate) struct Window {
     file: File,
     pub(crate) buf: Buf,
     pub(crate) start: u64,
+    /// The encryption of the records.
+    pub(crate) cipher: Option<HintCipher>,
 }
 
 impl Window {
-    pub(crate) fn new(file: File) -> Window {
-        Window { file, buf: Buf::new(), start: 0 }
+    pub(crate) fn new(file: File, cipher: Option<HintCipher>) -> Window {
+        Window { file, buf: Buf::new(), start: 0, cipher }
     }
 
     /// Moves to `from` and reads at least `bytes`, or up to the file's end: then that.

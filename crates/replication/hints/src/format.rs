@@ -1,4 +1,4 @@
-//! Bytes of a hint file, version 1. All integers little-endian. See `docs/formats/hints.md`.
+//! Bytes of a hint file, versions 1 and 2 (encrypted). All integers little-endian. See `docs/formats/hints.md`.
 //!
 //! ```text
 //! header (64): "HLHT" · version u16 · 0 u16 · sequence u64 · replica's host id 16
@@ -15,8 +15,12 @@ use codec::checksum::Crc32;
 use codec::{DecodeError, Reader};
 use stdx::{HostId, Uuid, WallMicros};
 
-/// The version this build writes and the only one it reads.
+use crate::sealed::HintSealing;
+
+/// Version of files whose mutations are stored as they are.
 pub const FORMAT_VERSION: u16 = 1;
+/// Version of files whose mutations are sealed ([`crate::sealed`]); otherwise as version 1.
+pub const SEALED_VERSION: u16 = 2;
 /// Length of the file header.
 pub const HEADER_BYTES: usize = 64;
 /// Bytes of a record before its mutation.
@@ -73,6 +77,8 @@ pub struct FileHeader {
     pub shards: u16,
     /// Wall clock at its creation.
     pub created: WallMicros,
+    /// Whether its mutations are sealed.
+    pub sealing: HintSealing,
 }
 
 /// Why a file header cannot be read.
@@ -89,7 +95,11 @@ impl FileHeader {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let version = match self.sealing {
+            HintSealing::Plain => FORMAT_VERSION,
+            HintSealing::Sealed => SEALED_VERSION,
+        };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&[0; 2]);
         out.extend_from_slice(&self.id.sequence.to_le_bytes());
         out.extend_from_slice(self.id.target.0.as_bytes());
@@ -117,10 +127,13 @@ impl FileHeader {
         if !magic {
             return Err(BadHeader::Damaged);
         }
-        if version != FORMAT_VERSION {
-            return Err(BadHeader::Version(version));
-        }
-        Self::decode_body(&mut r).map_err(|_| BadHeader::Damaged)
+        let sealing = match version {
+            FORMAT_VERSION => HintSealing::Plain,
+            SEALED_VERSION => HintSealing::Sealed,
+            _ => return Err(BadHeader::Version(version)),
+        };
+        let header = Self::decode_body(&mut r).map_err(|_| BadHeader::Damaged)?;
+        Ok(FileHeader { sealing, ..header })
     }
 
     fn decode_body(r: &mut Reader<'_>) -> Result<FileHeader, DecodeError> {
@@ -134,6 +147,7 @@ impl FileHeader {
             writer,
             shards: u16::from_le_bytes(r.array()?),
             created: WallMicros(i64::from_le_bytes(r.array()?)),
+            sealing: HintSealing::Plain,
         })
     }
 }

@@ -52,12 +52,15 @@ impl Inner {
         let Some((mut window, mut walker)) = self.begin_file(id).await? else {
             return Ok(Ended::Through);
         };
+        let mut plain = Vec::new();
         loop {
             if self.is_closed() || self.state.borrow().file(id).is_none() {
                 return Ok(Ended::Later);
             }
             match walker.step(&window.buf, window.start) {
                 Step::Record(found) => {
+                    let cipher = window.cipher.as_ref();
+                    let Some(found) = self.opened(id, cipher, found, &mut plain) else { continue };
                     if let Some(missed) = self.missed(id, &found)
                         && !redistribute(missed).await
                     {

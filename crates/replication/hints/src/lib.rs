@@ -17,7 +17,7 @@
 //! INV-hints-4: unreadable bytes are reported in the log and cost no hint but their own.
 //!
 //! Reading order: [`Hints`], [`policy`] (all decisions), [`format`], [`walk`], then `writer`,
-//! `delivery`, `leave`. See `docs/formats/hints.md`.
+//! `delivery`, `leave`, `sealed`. See `docs/formats/hints.md`.
 
 #![cfg_attr(
     not(test),
@@ -35,6 +35,7 @@ pub mod fuzz;
 mod hints;
 mod leave;
 pub mod policy;
+mod sealed;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -44,4 +45,5 @@ mod writer;
 pub use catalog::PendingHints;
 pub use error::HintsError;
 pub use hints::{Hints, HintsParts, Missed, Redistribute};
+pub use sealed::HintSealing;
 pub use settings::HintsSettings;

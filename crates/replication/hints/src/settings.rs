@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::HintsError;
 use crate::format::{HEADER_BYTES, RECORD_HEADER_BYTES};
+use crate::sealed::HintSealing;
 
 /// Settings of hints and their delivery. Names in quotes are those of `cassandra.yaml`; bounds are
 /// of the node, each shard has its share.
@@ -12,6 +13,8 @@ use crate::format::{HEADER_BYTES, RECORD_HEADER_BYTES};
 pub struct HintsSettings {
     /// "hints_directory": of all shards' files.
     pub directory: String,
+    /// "system_info_encryption": whether new files are encrypted.
+    pub sealing: HintSealing,
     /// "hinted_handoff_enabled": whether hints are kept. Kept ones are delivered anyway.
     pub enabled: bool,
     /// "hinted_handoff_disabled_datacenters": no hints are kept for their nodes.
@@ -61,6 +64,7 @@ impl HintsSettings {
     pub fn new(directory: impl Into<String>) -> HintsSettings {
         HintsSettings {
             directory: directory.into(),
+            sealing: HintSealing::Plain,
             enabled: true,
             disabled_datacenters: BTreeSet::new(),
             window: Duration::from_secs(3 * 3600),

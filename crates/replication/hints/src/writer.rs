@@ -16,9 +16,10 @@ use stdx::{HostId, IoErrorKind};
 
 use crate::catalog::{Active, HintFile, Kept};
 use crate::error::HintsError;
-use crate::format::{self, FileHeader, FileId, HEADER_BYTES, Place};
+use crate::format::{self, FileHeader, FileId, HEADER_BYTES, HintRef, Place};
 use crate::hints::Inner;
 use crate::policy::Dropped;
+use crate::sealed::{HintCipher, HintSealing};
 
 impl Inner {
     /// Writes and syncs what waits for every replica.
@@ -79,7 +80,12 @@ impl Inner {
     }
 
     async fn write_portion(&self, host: HostId, portion: &[Kept]) -> Result<(), HintsError> {
-        let bytes: u64 = portion.iter().map(Kept::bytes).sum();
+        let sealing = self.state.borrow().settings.sealing;
+        let overhead = match sealing {
+            HintSealing::Plain => 0,
+            HintSealing::Sealed => HintCipher::OVERHEAD_BYTES,
+        };
+        let bytes: u64 = portion.iter().map(|kept| kept.bytes() + overhead).sum();
         let least = self.state.borrow().settings.disk_free_bytes_min;
         let free = self.directory.free_bytes().await;
         if free < least.saturating_add(bytes) {
@@ -90,7 +96,7 @@ impl Inner {
         let id = active.id;
         let mut out = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0) + HEADER_BYTES);
         if synced == 0 {
-            self.header(id).encode(&mut out);
+            self.header(id, sealing).encode(&mut out);
             stdx::invariant!(
                 out.len() == HEADER_BYTES,
                 "hints: a header of {} bytes, its reader takes {HEADER_BYTES}",
@@ -106,7 +112,14 @@ impl Inner {
                 "hints: a file of 4 GiB, records have no room for what was synced before them"
             );
             let place = Place { sequence: id.sequence, offset, synced };
-            format::encode_record(&mut out, place, &kept.hint());
+            match &active.cipher {
+                None => format::encode_record(&mut out, place, &kept.hint()),
+                Some(cipher) => {
+                    let hint = kept.hint();
+                    let mutation = &*cipher.seal(offset, &hint);
+                    format::encode_record(&mut out, place, &HintRef { mutation, ..hint });
+                }
+            }
         }
         let length = out.len() as u64;
         stdx::invariant!(
@@ -169,20 +182,29 @@ impl Inner {
             state.next_sequence = sequence + 1;
             FileId { target: host, sequence, shard: self.rt.shard().0 }
         };
-        let file = self.directory.create(id).await.map_err(|error| match error.kind {
+        let sealing = self.state.borrow().settings.sealing;
+        let created = async {
+            let cipher = match sealing {
+                HintSealing::Plain => None,
+                HintSealing::Sealed => Some(self.directory.new_cipher(id).await?),
+            };
+            Ok((self.directory.create(id).await?, cipher))
+        };
+        let (file, cipher) = created.await.map_err(|error: stdx::IoError| match error.kind {
             IoErrorKind::NoSpace => HintsError::DiskFull(error.to_string()),
             _ => HintsError::Io(error),
         })?;
-        Ok((Active { id, file, entry_synced: false }, 0))
+        Ok((Active { id, file, entry_synced: false, cipher }, 0))
     }
 
-    fn header(&self, id: FileId) -> FileHeader {
+    fn header(&self, id: FileId, sealing: HintSealing) -> FileHeader {
         let snapshot = (self.parts.snapshot)();
         FileHeader {
             id,
             writer: snapshot.local.host_id,
             shards: self.rt.shard_count(),
             created: self.rt.wall(),
+            sealing,
         }
     }
 

@@ -15,7 +15,13 @@ fn id() -> FileId {
 /// A file of `count` hints that were synced in pairs; where each record begins.
 fn file_of(count: u64) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::new();
-    let header = FileHeader { id: id(), writer: host(1), shards: 4, created: WallMicros(5) };
+    let header = FileHeader {
+        id: id(),
+        writer: host(1),
+        shards: 4,
+        created: WallMicros(5),
+        sealing: HintSealing::Plain,
+    };
     header.encode(&mut out);
     let mut places = Vec::new();
     let mut synced = 0;
@@ -75,11 +81,11 @@ fn names_of_other_files_are_not_taken_for_hint_files() {
 #[test]
 fn another_version_is_named_and_a_damaged_header_is_not_a_version() {
     let (mut bytes, _) = file_of(1);
-    bytes[4] = 2;
+    bytes[4] = 3;
     assert_eq!(FileHeader::decode(&bytes), Err(BadHeader::Damaged));
     let crc = codec::crc32(&bytes[..60]).to_le_bytes();
     bytes[60..64].copy_from_slice(&crc);
-    assert_eq!(FileHeader::decode(&bytes), Err(BadHeader::Version(2)));
+    assert_eq!(FileHeader::decode(&bytes), Err(BadHeader::Version(3)));
     assert_eq!(FileHeader::decode(&bytes[..63]), Err(BadHeader::Damaged));
 }
 

@@ -190,6 +190,8 @@ pub(super) struct Cluster {
     pub(super) nodes: BTreeMap<u8, TestNode>,
     pub(super) settings: HintsSettings,
     pub(super) members: Vec<u8>,
+    /// Id of the key that nodes have, if any.
+    pub(super) keys: Option<&'static str>,
     next: Cell<u64>,
     /// Hints stored before this life of n1: what was not confirmed of them may be lost.
     earlier: Cell<usize>,
@@ -204,6 +206,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             settings,
             members: members.to_vec(),
+            keys: None,
             next: Cell::new(1),
             earlier: Cell::new(0),
         }
@@ -242,7 +245,12 @@ impl Cluster {
         let out = hints.clone();
         let made: Rc<RefCell<Option<Rt>>> = Rc::default();
         let of_rt = made.clone();
+        let keys = self.keys.map(|id| {
+            let line = at_rest::generated_line(id, [id.as_bytes()[0]; 32]).unwrap();
+            Arc::new(at_rest::parse_keys(&line).unwrap().ring)
+        });
         let node = self.world.client(&name(n), move |rt| {
+            rt.set_file_keys(keys);
             *of_rt.borrow_mut() = Some(rt.clone());
             async move {
                 let identity = identity(n, rt.random_u64(), 1);

@@ -8,4 +8,5 @@ mod faults;
 mod formats;
 mod harness;
 mod log_capture;
+mod sealed;
 mod shards;
