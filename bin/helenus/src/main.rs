@@ -67,8 +67,16 @@ enum Command {
     },
     /// Look into SSTable files while no node has them open
     Sstable {
+        /// File with the keys of encrypted SSTables
+        #[arg(long, global = true, value_name = "FILE")]
+        key_file: Option<String>,
         #[command(subcommand)]
         command: sstable_tools::Command,
+    },
+    /// Create key files of encryption at rest, and see and change which keys files use
+    Key {
+        #[command(subcommand)]
+        command: sstable_tools::keys::Command,
     },
     /// Look into segments of the commit log
     Commitlog {
@@ -125,7 +133,10 @@ fn main() -> ExitCode {
         Command::Server { options } => server::main(options),
         Command::Nodetool { arguments } => nodetool::main(arguments),
         Command::Cqlsh { arguments } => cqlsh::main(&arguments),
-        Command::Sstable { command } => sstable_tools::main(command),
+        Command::Sstable { key_file, command } => {
+            sstable_tools::main_with_keys(command, key_file.as_deref())
+        }
+        Command::Key { command } => sstable_tools::keys::main(command),
         Command::Commitlog { command } => sstable_tools::commitlog::main(command),
         Command::Auditlogviewer { arguments } => audit_viewer::main(&arguments),
         Command::Bench { command } => bench::main(command),

@@ -59,12 +59,16 @@ async fn read(fs: &Fs, options: &Options) -> Result<Archiving, StartError> {
     Ok(Archiving::default())
 }
 
-/// Reads the encryption keys of the commit log.
+/// Reads the encryption keys of the commit log: those of its own file, or derived from those of `file_keys`.
 ///
 /// # Errors
 /// `Archiving`: the file has no keys; `Io`: it cannot be read.
 pub(crate) async fn keys(rt: &Rt, options: &Options) -> Result<Option<Keys>, StartError> {
-    let Some(path) = options.commitlog_encryption_key_file.clone() else { return Ok(None) };
+    let Some(path) = options.commitlog_encryption_key_file.clone() else {
+        let path = "system_info_encryption".to_owned();
+        let keys = crate::file_keys::commit_log_keys(rt, options).map(|text| Keys::parse(&text));
+        return keys.transpose().map_err(|what| StartError::Archiving { path, what });
+    };
     let bytes = rt.fs().read(&path, FILE_BYTES_MAX).await?;
     let keys = Keys::parse(&String::from_utf8_lossy(&bytes));
     keys.map(Some).map_err(|what| StartError::Archiving { path, what })

@@ -28,6 +28,7 @@ mod disks;
 mod dropped;
 mod encryption;
 mod expiry;
+mod file_keys;
 mod first_role;
 mod live_settings;
 mod loading;

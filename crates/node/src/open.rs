@@ -27,7 +27,9 @@ use crate::cluster::{network, place};
 use crate::encryption::nodes::{self, NodeKeys};
 use crate::encryption::{self, ClientKeys};
 use crate::small_files::{self, SmallFiles};
-use crate::{StartError, archiving, commit_log, disk_usage, disks, dropped, first_role, parts};
+use crate::{
+    StartError, archiving, commit_log, disk_usage, disks, dropped, file_keys, first_role, parts,
+};
 
 /// Shard 0's result of opening the work directory.
 pub(crate) struct Opened {
@@ -62,6 +64,7 @@ pub(crate) async fn open(
     let work_dir = options.workdir.trim_end_matches('/').to_owned();
     let client_keys = encryption::load(rt, options).await?;
     let node_keys = nodes::load(rt, options).await?;
+    file_keys::load(rt, options).await?;
     let fs = rt.fs();
     fs.create_dir_all(&work_dir).await?;
     let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {

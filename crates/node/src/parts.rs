@@ -98,6 +98,7 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
         usize::try_from(options.counter_cache_keys_to_save).unwrap_or(usize::MAX);
     store.cache_load_max = options.cache_load_timeout;
     store.saved_caches_directory = options.saved_caches_directory();
+    store.sealing = crate::file_keys::policy(options);
     store.compaction_bytes_per_second = options.compaction_throughput.0 / u64::from(shards.max(1));
     store.verification_bytes_per_second =
         options.sstable_verification_throughput.0.div_ceil(u64::from(shards.max(1)));

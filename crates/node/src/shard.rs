@@ -231,7 +231,16 @@ impl Shard {
         settings.tables_ever = Some(begun.tables_ever.clone());
         settings.replay = archiving::replay_options(options, archiving);
         settings.commitlog_archive_directory.clone_from(&archiving.archive_directory);
-        let opened = match archiving::keys(rt, options).await {
+        let keys = match rt.shard() {
+            // Loaded when it opened the directory.
+            ShardId(0) => Ok(()),
+            _ => crate::file_keys::load(rt, options).await,
+        };
+        let keys = match keys {
+            Ok(()) => archiving::keys(rt, options).await,
+            Err(error) => Err(error),
+        };
+        let opened = match keys {
             Ok(keys) => {
                 settings.commitlog_keys = keys;
                 let opened = Store::open(rt.clone(), settings, snapshot.schema.clone()).await;

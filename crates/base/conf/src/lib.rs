@@ -19,6 +19,7 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod at_rest;
 pub mod audit;
 mod certificate_login;
 pub mod commitlog;
@@ -36,6 +37,7 @@ pub mod spelling;
 pub mod value;
 pub mod yaml;
 
+pub use at_rest::AtRestOptions;
 pub use audit::{AuditLogger, AuditOptions, RollCycle};
 pub use certificate_login::{RoleQueries, RoleQuery, RoleQuerySource};
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};

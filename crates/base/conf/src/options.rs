@@ -11,6 +11,7 @@ use core::time::Duration;
 
 use stdx::Token;
 
+use crate::at_rest::AtRestOptions;
 use crate::audit::{AuditOptions, NameList, ScyllaAudit, ScyllaCategories};
 use crate::certificate_login::RoleQueries;
 use crate::commitlog::{CommitLogCompression, RestorePoint};
@@ -341,6 +342,15 @@ settings! {
         supported cold ssl_storage_port: u16 = 7001, 1 to 65_535;
         /// Which nodes may connect, beside what the chains of their certificates say, see [TLS](tls.md).
         supported cold internode_authenticator: InternodeAuthenticator = InternodeAuthenticator::AllowAll;
+        /// Encryption of the SSTables of user tables and of saved caches, see
+        /// [encryption at rest](encryption-at-rest.md). Spelled as in Scylla: `enabled`, `secret_key_file`. Takes
+        /// effect when a file is written; files of either kind are read while the map is set.
+        supported cold user_info_encryption: AtRestOptions = AtRestOptions::default();
+        /// The same for the SSTables of system tables (the batch log and Paxos hold rows of users), hints, and the
+        /// commit log unless `commitlog_encryption_key_file` is set. Both settings share one key file.
+        supported cold system_info_encryption: AtRestOptions = AtRestOptions::default();
+        /// Directory of the key files of the two settings above.
+        supported cold system_key_directory: String = "conf/system_keys".to_owned();
     }
     "Audit" {
         /// The audit log: keys of Cassandra 5.0, see [audit log](audit.md).

@@ -101,7 +101,7 @@ fn unfit(error: &Unfit) -> u8 {
 }
 
 /// File sets by directory, with locks that keep nodes away from all of them.
-type Locked = (BTreeMap<String, Vec<Target>>, Vec<FileLock>);
+pub(super) type Locked = (BTreeMap<String, Vec<Target>>, Vec<FileLock>);
 
 /// Finds and locks the file sets of the paths. The error is the exit code; the cause is already
 /// printed.
@@ -110,7 +110,7 @@ async fn found(rt: &Rt, paths: &[String]) -> Result<Locked, u8> {
     locked(rt, found.all()?).await
 }
 
-async fn locked(rt: &Rt, targets: Vec<Target>) -> Result<Locked, u8> {
+pub(super) async fn locked(rt: &Rt, targets: Vec<Target>) -> Result<Locked, u8> {
     let mut by_directory: BTreeMap<String, Vec<Target>> = BTreeMap::new();
     for target in targets {
         by_directory.entry(target.directory.clone()).or_default().push(target);

@@ -16,6 +16,7 @@ mod change;
 pub mod commitlog;
 mod export;
 mod http;
+pub mod keys;
 mod load;
 mod out;
 mod parquet;
@@ -29,6 +30,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use at_rest::KeyRing;
 use clap::Subcommand;
 use rt::{Machine, NativeOptions, NodeSpec, Rt};
 use sstable::{
@@ -270,8 +272,15 @@ fn worked_on(paths: &[String]) -> Result<(Vec<Named>, u8), u8> {
     Ok((named, worst))
 }
 
-/// Runs the tool; the exit code: of several files the worst.
-pub fn main(mut command: Command) -> u8 {
+/// Runs the tool; the exit code: of several files the worst. `key_file`: keys of encrypted files.
+pub fn main_with_keys(mut command: Command, key_file: Option<&str>) -> u8 {
+    let keys = match key_file.map(keys::read).transpose() {
+        Ok(keys) => keys,
+        Err(what) => {
+            complain_line!("helenus sstable: {what}");
+            return exit::USAGE;
+        }
+    };
     command.take_files_from_keys();
     if matches!(&command, Command::Dump { files, .. } if files.is_empty()) {
         complain_line!(
@@ -291,23 +300,43 @@ pub fn main(mut command: Command) -> u8 {
         Ok(found) => found,
         Err(code) => return code,
     };
-    let code = Arc::new(Mutex::new(of_others));
+    on_machine(keys, move |rt| {
+        let (command, targets) = (command.clone(), targets.clone());
+        async move {
+            let mut worst = command.run(&rt).await.unwrap_or(of_others);
+            for (number, (path, directory, descriptor)) in (0u64..).zip(targets) {
+                let target = Target { path: &path, directory: &directory, descriptor, number };
+                let result = run(&rt, &command, &target).await;
+                if let Err(error) = result {
+                    worst = worst.max(report(&path, &error));
+                }
+            }
+            worst
+        }
+    })
+}
+
+#[cfg(test)]
+fn main(command: Command) -> u8 {
+    main_with_keys(command, None)
+}
+
+/// Runs a tool on a shard of its own, with keys of encrypted files; its exit code.
+fn on_machine<F: Future<Output = u8> + 'static>(
+    keys: Option<Arc<KeyRing>>,
+    tool: impl Fn(Rt) -> F + Send + Sync + 'static,
+) -> u8 {
+    let code = Arc::new(Mutex::new(exit::FAILED));
     let of_main = code.clone();
     let machine = Machine::native(NativeOptions::default());
     let spec = NodeSpec { name: "sstable".to_owned(), shards: 1, work_dir: String::new() };
     let running = machine.start(
         spec,
-        Arc::new(move |rt| {
-            let (command, targets, code) = (command.clone(), targets.clone(), of_main.clone());
+        Arc::new(move |rt: Rt| {
+            rt.set_file_keys(keys.clone());
+            let (done, code) = (tool(rt), of_main.clone());
             Box::pin(async move {
-                let mut worst = command.run(&rt).await.unwrap_or(of_others);
-                for (number, (path, directory, descriptor)) in (0u64..).zip(targets) {
-                    let target = Target { path: &path, directory: &directory, descriptor, number };
-                    let result = run(&rt, &command, &target).await;
-                    if let Err(error) = result {
-                        worst = worst.max(report(&path, &error));
-                    }
-                }
+                let worst = done.await;
                 if let Ok(mut code) = code.lock() {
                     *code = worst;
                 }
@@ -319,6 +348,22 @@ pub fn main(mut command: Command) -> u8 {
         return exit::FAILED;
     }
     code.lock().map_or(exit::FAILED, |code| *code)
+}
+
+/// Verifies an encrypted file whose key is not known.
+async fn verify_unkeyed(rt: &Rt, target: &Target<'_>, what: String) -> Result<(), Failure> {
+    let Target { path, directory, descriptor, .. } = *target;
+    let checked = offline::verify_unkeyed(&rt.fs(), directory, descriptor).await?;
+    match checked {
+        Some(bytes) => {
+            complain_line!(
+                "helenus sstable: {path}: {what} (--key-file): its rows are not verified"
+            );
+            say_line!("{path}: checksums ok, {bytes} encrypted bytes");
+            Ok(())
+        }
+        None => Err(SstableError::Unsupported { file: path.to_owned(), what }.into()),
+    }
 }
 
 /// Why a file was not done.
@@ -371,7 +416,15 @@ struct Target<'t> {
 
 async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Failure> {
     let Target { path, directory, descriptor, number } = *target;
-    let reader = SstableReader::open(&rt.fs(), directory, descriptor, None).await?;
+    let reader = match SstableReader::open(&rt.fs(), directory, descriptor, None).await {
+        // Without its key the stored bytes of a file can be checked.
+        Err(SstableError::Unsupported { what, .. })
+            if matches!(command, Command::Verify { .. }) =>
+        {
+            return verify_unkeyed(rt, target, what).await;
+        }
+        opened => opened?,
+    };
     let now = rt.wall().seconds();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());

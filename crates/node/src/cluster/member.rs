@@ -11,7 +11,7 @@ use cluster::{ClusterSnapshot, Consistency};
 use conf::{InternodeCompression, Options};
 use coordinator::{ClusterParts, Coordinator, HintSink, ReplicatedWrite, ReplicationSettings};
 use gossip::AppState;
-use hints::{Hints, HintsParts, HintsSettings};
+use hints::{HintSealing, Hints, HintsParts, HintsSettings};
 use internode::{ErrorReply, Verb};
 use liveness::{Liveness, LivenessMesh, Start};
 use membership::Membership;
@@ -501,7 +501,12 @@ fn stream_settings(options: &Options) -> StreamSettings {
 }
 
 fn hints_settings(options: &Options) -> HintsSettings {
+    let sealing = match options.system_info_encryption.enabled {
+        true => HintSealing::Sealed,
+        false => HintSealing::Plain,
+    };
     HintsSettings {
+        sealing,
         enabled: options.hinted_handoff_enabled,
         disabled_datacenters: options.hinted_handoff_disabled_datacenters.iter().cloned().collect(),
         window: options.max_hint_window,

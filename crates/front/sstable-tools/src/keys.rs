@@ -1,0 +1,198 @@
+//! `helenus key`: key files of encryption at rest, and the keys that files use.
+//!
+//! Owns: the command line, the output, how a key file is replaced. Never: formats (crates `at-rest` and `sstable`). A
+//! key is never printed.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+
+use at_rest::{KeyRing, generated_line, parse_keys};
+use clap::Subcommand;
+use rt::Rt;
+use sstable::{Component, Rewrapped, key_record, rewrap};
+
+use super::change::locked;
+use super::targets::{Search, find};
+use tool_io::exit;
+
+/// Tools for keys.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Create a key file with a new key, or add a key to one
+    Generate {
+        /// Name of the key: letters, digits, '-', '_' and '.'
+        #[arg(long)]
+        id: String,
+        /// Add the key to an existing file, as its first one: new files are encrypted with it
+        #[arg(long)]
+        prepend: bool,
+        /// The key file; only its owner may read it
+        #[arg(value_name = "FILE")]
+        file: String,
+    },
+    /// Print which key each SSTable below directories is encrypted with
+    List {
+        /// SSTables (any component) or directories, searched with all below them
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<String>,
+    },
+    /// Wrap the data keys of SSTables with the first key of a key file; no data is rewritten
+    Rewrap {
+        /// Key file with the new key first, and the old ones
+        #[arg(long, value_name = "FILE")]
+        key_file: String,
+        /// SSTables (any component) or directories, searched with all below them
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<String>,
+    },
+}
+
+/// Runs the tool; the exit code: of several files the worst.
+pub fn main(command: Command) -> u8 {
+    match command {
+        Command::Generate { id, prepend, file } => {
+            super::on_machine(None, move |rt| generate(rt, id.clone(), prepend, file.clone()))
+        }
+        Command::List { paths } => super::on_machine(None, move |rt| list(rt, paths.clone())),
+        Command::Rewrap { key_file, paths } => match read(&key_file) {
+            Ok(keys) if keys.active().is_none() => {
+                complain_line!("helenus key: {key_file}: its keys are for reading only");
+                exit::USAGE
+            }
+            Ok(keys) => super::on_machine(Some(keys), move |rt| rewrap_all(rt, paths.clone())),
+            Err(what) => {
+                complain_line!("helenus key: {what}");
+                exit::USAGE
+            }
+        },
+    }
+}
+
+/// Reads a key file.
+pub(super) fn read(path: &str) -> Result<Arc<KeyRing>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let file = parse_keys(&text).map_err(|error| format!("{path}: {error}"))?;
+    Ok(Arc::new(file.ring))
+}
+
+async fn generate(rt: Rt, id: String, prepend: bool, path: String) -> u8 {
+    let mut random = [0; 32];
+    rt.random_fill(&mut random);
+    let written = generated_line(&id, random).map_err(str::to_owned).and_then(|line| {
+        let before = match prepend {
+            true => std::fs::read_to_string(&path).map_err(|error| error.to_string())?,
+            false => String::new(),
+        };
+        let text = format!("{line}\n{before}");
+        // What a node would refuse is not written.
+        parse_keys(&text).map_err(|error| error.to_string())?;
+        put(&path, &text, prepend).map_err(|error| error.to_string())
+    });
+    match written {
+        Ok(()) => {
+            say_line!(
+                "{path}: key \"{id}\" is the active one; keep a copy elsewhere, a lost key is lost data"
+            );
+            exit::OK
+        }
+        Err(what) => {
+            complain_line!("helenus key: {path}: {what}");
+            exit::FAILED
+        }
+    }
+}
+
+/// Writes a file that only its owner may read. An existing one is replaced in one step, or refused.
+fn put(path: &str, text: &str, replaces: bool) -> std::io::Result<()> {
+    let to = if replaces { format!("{path}.tmp") } else { path.to_owned() };
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create(replaces)
+        .create_new(!replaces)
+        .truncate(replaces)
+        .mode(0o600)
+        .open(&to)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    match replaces {
+        true => std::fs::rename(&to, path),
+        false => Ok(()),
+    }
+}
+
+const ALL: Search = Search { recursive: true, snapshots: true, backups: true };
+
+async fn list(rt: Rt, paths: Vec<String>) -> u8 {
+    let found = match find(&paths, ALL) {
+        Ok(found) => found,
+        Err(lines) => return super::wrong_paths(&lines),
+    };
+    let (targets, mut worst) = found.told();
+    for target in targets {
+        let path = target.file(Component::Data);
+        match key_record(&rt.fs(), &target.directory, target.set).await {
+            Ok(None) => say_line!("{path}: not encrypted"),
+            Ok(Some(record)) => say_line!("{path}: key {} of {}", record.key, record.provider),
+            Err(error) => worst = worst.max(super::report(&path, &error.into())),
+        }
+    }
+    worst
+}
+
+async fn rewrap_all(rt: Rt, paths: Vec<String>) -> u8 {
+    let found = match find(&paths, ALL) {
+        Ok(found) => found,
+        Err(lines) => return super::wrong_paths(&lines),
+    };
+    let (by_directory, _locks) = match found.all() {
+        Ok(targets) => match locked(&rt, targets).await {
+            Ok(locked) => locked,
+            Err(code) => return code,
+        },
+        Err(code) => return code,
+    };
+    let (mut worst, mut counts) = (exit::OK, [0_u64; 3]);
+    for target in by_directory.into_values().flatten() {
+        match rewrap(&rt.fs(), &target.directory, target.set).await {
+            Ok(Rewrapped::Changed) => counts[0] += 1,
+            Ok(Rewrapped::Current) => counts[1] += 1,
+            Ok(Rewrapped::Plain) => counts[2] += 1,
+            Err(error) => {
+                worst = worst.max(super::report(&target.file(Component::Data), &error.into()));
+            }
+        }
+    }
+    let [changed, current, plain] = counts;
+    say_line!("{changed} rewrapped, {current} had the active key, {plain} not encrypted");
+    worst
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_file_is_created_for_its_owner_only_extended_and_never_overwritten() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = std::env::temp_dir().join(format!("helenus-key-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("keys").to_string_lossy().into_owned();
+        let generate = |id: &str, prepend| {
+            main(Command::Generate { id: id.to_owned(), prepend, file: path.clone() })
+        };
+        assert_eq!(generate("first", true), exit::FAILED, "there is none to extend");
+        assert_eq!(generate("first", false), exit::OK);
+        assert_eq!(generate("other", false), exit::FAILED, "it exists");
+        assert_eq!(generate("a b", true), exit::FAILED);
+        assert_eq!(generate("first", true), exit::FAILED, "that id exists");
+        assert_eq!(generate("second", true), exit::OK);
+        let ring = read(&path).unwrap();
+        let ids: Vec<&str> = ring.keys().iter().map(at_rest::NamedKey::id).collect();
+        assert_eq!(ids, ["second", "first"]);
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
