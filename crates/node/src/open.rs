@@ -112,8 +112,7 @@ pub(crate) async fn open(
     };
     let (snapshot, run, log, messaging) = match opened.snapshot {
         Some(snapshot) => {
-            let host = start.known.map_or(snapshot.local.host_id, |known| known.host_id);
-            if snapshot.local.cluster_name == options.cluster_name {
+            if let Some(host) = start.owner_of_log(&snapshot) {
                 commit_log::check(rt, options, host).await?;
             }
             let mut log = opened.log;
@@ -221,6 +220,21 @@ impl Start<'_> {
     fn foreign<'b>(&'b self, base: &'b schema::Schema) -> ForeignDirectory<'b> {
         let (rt, options) = (self.rt, self.options);
         ForeignDirectory { rt, options, base, written: parts::sstable_version(options) }
+    }
+
+    /// The node whose commit log is expected. `None`: the start is refused for another reason, in
+    /// words of its own.
+    fn owner_of_log(&self, folded: &ClusterSnapshot) -> Option<HostId> {
+        if folded.local.cluster_name != self.options.cluster_name {
+            return None;
+        }
+        match self.known {
+            Some(known) if known.cluster_id.is_none_or(|id| id == folded.cluster_id) => {
+                Some(known.host_id)
+            }
+            None if folded.members.len() <= 1 => Some(folded.local.host_id),
+            Some(_) | None => None,
+        }
     }
 
     /// A start on a directory that has a log. `newest`: a timestamp that another program left.
