@@ -18,6 +18,7 @@ mod structure;
 mod tidy;
 mod verification;
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -87,7 +88,14 @@ cargo xtask COMMAND
                     docs/user/nodetool.md have from the tables of administration
 ";
 
+/// Variable that names the workspace to the program that runs without cargo's variables.
+const ROOT_VARIABLE: &str = "XTASK_ROOT";
+
 fn main() -> ExitCode {
+    if let Some(error) = without_cargo_variables() {
+        eprintln!("error: {error:#}");
+        return ExitCode::FAILURE;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
@@ -97,6 +105,27 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Replaces this program by itself without the variables that `cargo run` sets for its package; returns an error if
+/// that failed. Build scripts of dependencies (of `ring`) depend on `CARGO_MANIFEST_DIR`: a build below this program
+/// and one from a shell would each compile most of the workspace again.
+fn without_cargo_variables() -> Option<anyhow::Error> {
+    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
+    let program = match std::env::current_exe().context("cannot find this program") {
+        Ok(program) => program,
+        Err(error) => return Some(error),
+    };
+    let mut again = std::process::Command::new(program);
+    again.args(std::env::args_os().skip(1));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            again.env_remove(&name);
+        }
+    }
+    again.env(ROOT_VARIABLE, package.parent().unwrap_or(&package));
+    Some(anyhow::Error::new(again.exec()).context("cannot run this program again"))
 }
 
 fn run(arguments: &[String]) -> Result<bool> {
@@ -166,7 +195,10 @@ fn api_reference(root: &Path) -> Result<bool> {
 
 /// The directory of the workspace.
 fn root() -> Result<PathBuf> {
-    // Cargo sets the variable for what it runs: a binary that was built in another checkout works on the one it is run in.
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    // A binary that was built in another checkout works on the one it is run in.
+    if let Some(root) = std::env::var_os(ROOT_VARIABLE) {
+        return Ok(PathBuf::from(root));
+    }
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().map(Path::to_path_buf).context("xtask is not inside the workspace")
 }

@@ -11,6 +11,7 @@
 extern crate tool_io;
 
 mod bench;
+mod doctor;
 mod exit;
 mod local_cluster;
 mod log_records;
@@ -20,6 +21,7 @@ mod reload;
 mod resources;
 mod server;
 mod signals;
+mod token;
 mod tool_names;
 
 use std::ffi::OsString;
@@ -82,6 +84,13 @@ enum Command {
         #[command(subcommand)]
         command: local_cluster::Command,
     },
+    /// Check a node and its configuration
+    Doctor(doctor::Doctor),
+    /// Make tokens for the API of nodes
+    Token {
+        #[command(subcommand)]
+        command: token::Command,
+    },
     /// Print versions
     Version,
 }
@@ -116,6 +125,8 @@ fn main() -> ExitCode {
         Command::Commitlog { command } => sstable_tools::commitlog::main(command),
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
+        Command::Doctor(options) => doctor::main(&options),
+        Command::Token { command } => token::main(&command),
         Command::Version => {
             say_line!("helenus {VERSION}");
             exit::OK

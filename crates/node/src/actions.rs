@@ -1,6 +1,6 @@
 //! Actions of a shard for administrators, bound to its store and server.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,11 +11,15 @@ use admin::model::{
     HistoryReport, ParticipationReport, RepairCommand, RepairReport, RepairSummary,
     RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
 };
-use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
+use admin::{
+    ActionError, ClusterAction, LoginRefusal, PasswordLogin, ShardActions, UpkeepAction,
+    UpkeepReply, Work,
+};
+use admin_access::RolePermissions;
 use cluster::AuthChange;
 use conf::{DataRate, DataSize, Options};
 use coordinator::Coordinator;
-use cql_server::CqlServer;
+use cql_server::{CqlServer, PortEncryption};
 use membership::Membership;
 use query::TableLatencies;
 use rt::Rt;
@@ -27,11 +31,12 @@ use system_tables::stored::estimates::PrimaryRanges;
 use system_tables::stored::own_rows::OwnRows;
 
 use crate::SeedSource;
+use crate::api_access::{ApiFollowers, logins};
 use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing::{self, RepairedParts};
 use crate::disk_usage;
-use crate::encryption::KeyFollower;
+use crate::encryption::follow::KeyFollower;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 use crate::upkeep::unless_gone;
@@ -73,8 +78,12 @@ pub(crate) struct Actions {
     pub(crate) policy: Arc<PolicyMesh>,
     /// Writer of the node's rows about itself.
     pub(crate) own_rows: OwnRows,
+    /// Encryption of client connections.
+    pub(crate) encryption: PortEncryption,
     /// Shard 0: keys of encrypted connections of clients; `None`: there are none.
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
+    /// Shard 0, once the API is served: its keys and tokens.
+    pub(crate) api: Rc<OnceCell<ApiFollowers>>,
 }
 
 /// A UUID with the form of Cassandra's: of the number that a compaction has on its shard, the shard, and
@@ -145,9 +154,17 @@ impl Actions {
 
     /// Loads keys and certificates again; nothing where none are used, as in Cassandra. Shard 0 only.
     async fn reload_keys(&self) -> Result<(), ActionError> {
-        match &self.client_keys {
-            Some(keys) => keys.reload().await.map_err(|e| ActionError::Failed(e.to_string())),
-            None => Ok(()),
+        // One failure does not keep the other keys from being loaded.
+        let mut failures = Vec::new();
+        if let Some(keys) = &self.client_keys {
+            failures.extend(keys.reload().await.err().map(|error| error.to_string()));
+        }
+        if let Some(api) = self.api.get() {
+            failures.extend(api.reload().await);
+        }
+        match failures.is_empty() {
+            true => Ok(()),
+            false => Err(ActionError::Failed(failures.join("; "))),
         }
     }
 }
@@ -467,6 +484,14 @@ impl ShardActions for Actions {
 
     fn cached_credentials(&self) -> BTreeSet<String> {
         self.server.cached_credentials()
+    }
+
+    fn log_in(&self, login: PasswordLogin) -> Work<Result<(), LoginRefusal>> {
+        logins::log_in(&self.rt, &self.membership, &self.options, login)
+    }
+
+    fn role_permissions(&self) -> RolePermissions {
+        logins::role_permissions(&self.options)
     }
 
     fn forget_credentials(&self, role: Option<&str>) -> bool {

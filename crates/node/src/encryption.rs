@@ -1,40 +1,37 @@
-//! TLS of client connections: reads keys and certificates, passes them to the CQL server, follows their files.
+//! TLS of connections: reads keys and certificates, passes them to the CQL server (here),
+//! follows their files ([`follow`]).
 //!
-//! Owns: the choice of files by the settings, the effects of reloads and of expiring certificates. Never: formats
-//! (`tls::material`), the schedule of reloads (`tls::reload`). A start reads everything before it changes anything;
-//! unusable content is an error that names its file. A reload replaces the keys in use only after all new ones were
-//! checked together.
+//! Owns: the choice of files by the settings ([`sources`]), the effects of reloads and of expiring certificates. Never:
+//! formats (`tls::material`), the schedule of reloads (`tls::reload`). A start reads everything before it changes
+//! anything; unusable content is an error that names its file. A reload replaces the keys in use only after all new ones
+//! were checked together.
 
-use std::cell::RefCell;
+pub(crate) mod follow;
+pub(crate) mod sources;
+
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
 
-use conf::encryption::{
-    CertificatesOfClients, EncryptionOptions, KeyPlace, KeystoreFile, Password, TrustPlace,
-};
+use conf::encryption::{CertificatesOfClients, EncryptionOptions};
 use conf::{Encryption, Options};
 use cql_server::{CertificateLimits, CqlServer, PortEncryption};
-use rt::{Gate, Group, IoErrorKind, Rt, TlsClock, TlsServer};
-use tls::config::SessionTickets;
-use tls::material::{SOURCE_BYTES_MAX, revocation_lists};
-use tls::offer::OfferSettings;
-use tls::reload::{Decision, ExpiryNotice, ExpiryWatch, Fingerprint, QUIET, Reload};
-use tls::{
-    ClientAuth, Identity, KeyMaterial, Offer, PeerCertificate, ServerParts, Source, TlsError, Trust,
-};
+use rt::{Gate, Rt, TlsClock, TlsServer};
+use tls::material::revocation_lists;
+use tls::reload::Fingerprint;
+use tls::rustls::ServerConfig;
+use tls::{ClientAuth, Identity, PeerCertificate, ServerParts, TimeProvider, TlsError, Trust};
+
+use follow::KeyFollower;
+use sources::{Reading, Sources, TrustUse, keystore, tickets};
 
 /// Name of the setting in errors.
 const SECTION: &str = "client_encryption_options";
-/// Interval at which the files are read to detect changes.
-const POLL: Duration = Duration::from_secs(10);
-/// Longest password file.
-const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// Keys and settings of client connections.
 pub(crate) struct ClientKeys {
     /// Encryption of the connections.
     pub(crate) encryption: PortEncryption,
-    options: EncryptionOptions,
+    reading: Reading,
     loaded: Loaded,
 }
 
@@ -46,28 +43,13 @@ struct Loaded {
     certificates: Vec<PeerCertificate>,
 }
 
-/// Content of all files and texts that the settings name.
-struct Sources {
-    key: KeyMaterial,
-    trust: Option<(Source, Option<String>)>,
-    revoked: Option<Source>,
-}
-
 /// Reads keys and settings; `None` where no connection is encrypted.
 ///
 /// # Errors
 /// Connections are to be encrypted, and a file or a setting cannot be used.
 pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<ClientKeys>, TlsError> {
     let options = &options.client_encryption_options;
-    let keystore = match &options.key {
-        Some(KeyPlace::Store(path)) => match rt.fs().exists(path).await {
-            Ok(false) => KeystoreFile::Missing,
-            Ok(true) | Err(_) => KeystoreFile::Present,
-        },
-        Some(KeyPlace::Files { .. } | KeyPlace::Inline(_)) => KeystoreFile::Present,
-        None => KeystoreFile::Missing,
-    };
-    let encryption = match options.encryption(keystore) {
+    let encryption = match options.encryption(keystore(rt, options).await) {
         Encryption::None => return Ok(None),
         Encryption::Optional => PortEncryption::Optional,
         Encryption::Required => PortEncryption::Required,
@@ -80,304 +62,102 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<ClientKeys
             remedy: "remove it; \"require_client_auth: true\" verifies certificates".to_owned(),
         });
     }
-    let sources = read(rt, options).await?;
-    let loaded = build(options, &sources)?;
-    for name in offer(options)?.left_out {
-        tracing::warn!(
-            name,
-            "a protocol or cipher suite of {SECTION} is not offered: it is obsolete"
-        );
-    }
-    Ok(Some(ClientKeys { encryption, options: options.clone(), loaded }))
+    // Like in Cassandra, the trust store is not read where no client is verified.
+    let trust = match options.require_client_auth {
+        CertificatesOfClients::NotRequired => TrustUse::None,
+        CertificatesOfClients::Optional | CertificatesOfClients::Required => TrustUse::Read,
+    };
+    let reading = Reading { section: SECTION, options: options.clone(), outbound: None, trust };
+    let sources = reading.read(rt).await?;
+    let loaded = build(&reading, &sources)?;
+    reading.warn_of_left_out()?;
+    Ok(Some(ClientKeys { encryption, reading, loaded }))
 }
 
 impl ClientKeys {
     /// Passes the keys to the server that listens and follows their files until the gate closes.
     pub(crate) fn install(self, rt: &Rt, gate: &Gate, server: &CqlServer) -> Rc<KeyFollower> {
-        let limits = CertificateLimits {
-            validity_max: self.options.max_certificate_validity_period,
-            warn_before: self.options.certificate_validity_warn_threshold,
-        };
+        let limits = limits(&self.reading.options);
         let server = server.clone();
         self.follow(rt, gate, Box::new(move |tls| server.set_tls(tls, limits)))
     }
 
     /// Puts the keys into use and follows their files until the gate closes.
     fn follow(self, rt: &Rt, gate: &Gate, put_to_use: PutToUse) -> Rc<KeyFollower> {
-        put_to_use(self.loaded.tls.clone());
-        let follower = Rc::new(KeyFollower::new(rt, self, put_to_use));
-        let following = follower.clone();
-        // The gate is closed: the node stops.
-        let _ = gate.spawn(rt, Group::Admin, "tls-reload", async move { following.follow().await });
-        follower
+        let Loaded { tls, fingerprint, certificates } = self.loaded;
+        put_to_use(tls);
+        let reading = self.reading.clone();
+        let apply = move |sources: &Sources| {
+            let loaded = build(&reading, sources)?;
+            put_to_use(loaded.tls);
+            Ok(loaded.certificates)
+        };
+        KeyFollower::begin(
+            rt,
+            gate,
+            self.reading,
+            follow::InUse { fingerprint, certificates },
+            Box::new(apply),
+        )
     }
 }
 
 /// Makes new connections use these keys.
 type PutToUse = Box<dyn Fn(TlsServer)>;
 
-/// Follows the files of keys and certificates.
-pub(crate) struct KeyFollower {
-    /// Encryption of the connections.
-    pub(crate) encryption: PortEncryption,
-    rt: Rt,
-    put_to_use: PutToUse,
-    options: EncryptionOptions,
-    reload: RefCell<Reload>,
-    certificates: RefCell<Vec<(PeerCertificate, ExpiryWatch)>>,
-    reloads: telemetry::Counter,
-    failures: telemetry::Counter,
-    expiry: telemetry::Gauge,
-}
-
-impl KeyFollower {
-    fn new(rt: &Rt, keys: ClientKeys, put_to_use: PutToUse) -> KeyFollower {
-        let shard = rt.telemetry();
-        KeyFollower {
-            encryption: keys.encryption,
-            rt: rt.clone(),
-            put_to_use,
-            options: keys.options,
-            reload: RefCell::new(Reload::new(keys.loaded.fingerprint)),
-            certificates: RefCell::new(watched(keys.loaded.certificates)),
-            reloads: shard.counter(
-                "tls_reloads_total",
-                "changed keys and certificates in use",
-                &[],
-            ),
-            failures: shard.counter(
-                "tls_reload_failures_total",
-                "changed keys and certificates that could not be used; the earlier ones stay",
-                &[],
-            ),
-            expiry: shard.gauge(
-                "tls_certificate_expiry_seconds",
-                "time at which the first certificate of this node ends, seconds since 1970",
-                &[],
-            ),
-        }
+/// Limits on the certificates of the other side.
+pub(crate) fn limits(options: &EncryptionOptions) -> CertificateLimits {
+    CertificateLimits {
+        validity_max: options.max_certificate_validity_period,
+        warn_before: options.certificate_validity_warn_threshold,
     }
-
-    async fn follow(&self) {
-        loop {
-            self.report_expiry();
-            let pause = match self.look().await {
-                Decision::Wait => QUIET,
-                Decision::Keep | Decision::Load => POLL,
-            };
-            let stopping = self.rt.stop_requested();
-            if self.rt.timeout(self.rt.now() + pause, stopping).await.is_ok() {
-                return;
-            }
-        }
-    }
-
-    /// Reads the files and loads them if they changed and are stable.
-    async fn look(&self) -> Decision {
-        let read = read(&self.rt, &self.options).await;
-        let fingerprint = fingerprint_of(&read);
-        let decision = self.reload.borrow_mut().observe(self.rt.now(), fingerprint);
-        if decision == Decision::Load {
-            // The error was logged.
-            let _ = self.use_sources(read, fingerprint);
-        }
-        decision
-    }
-
-    /// Reloads the files immediately, changed or not.
-    ///
-    /// # Errors
-    /// They cannot be used; the earlier keys stay.
-    pub(crate) async fn reload(&self) -> Result<(), TlsError> {
-        let read = read(&self.rt, &self.options).await;
-        let fingerprint = fingerprint_of(&read);
-        self.use_sources(read, fingerprint)
-    }
-
-    fn use_sources(
-        &self,
-        read: Result<Sources, TlsError>,
-        fingerprint: Fingerprint,
-    ) -> Result<(), TlsError> {
-        match read.and_then(|sources| build(&self.options, &sources)) {
-            Ok(loaded) => {
-                self.reload.borrow_mut().loaded(fingerprint);
-                self.reloads.inc();
-                tracing::info!("reloaded keys and certificates of {SECTION} for new connections");
-                *self.certificates.borrow_mut() = watched(loaded.certificates);
-                (self.put_to_use)(loaded.tls);
-                self.report_expiry();
-                Ok(())
-            }
-            Err(error) => {
-                self.reload.borrow_mut().failed(fingerprint);
-                self.failures.inc();
-                tracing::error!(
-                    %error,
-                    "cannot reload keys and certificates; the earlier ones stay in use"
-                );
-                Err(error)
-            }
-        }
-    }
-
-    fn report_expiry(&self) {
-        let now = self.rt.wall().0 / 1_000_000;
-        let mut certificates = self.certificates.borrow_mut();
-        let first = certificates.iter().map(|(certificate, _)| certificate.not_after).min();
-        self.expiry.set(first.unwrap_or(0));
-        for (certificate, watch) in certificates.iter_mut() {
-            let subject = &certificate.subject;
-            match watch.check(certificate.not_after, now) {
-                Some(ExpiryNotice::Expired) => {
-                    tracing::error!(subject, "the certificate of {SECTION} has expired; renew it");
-                }
-                Some(ExpiryNotice::Days(days)) => {
-                    tracing::warn!(
-                        subject,
-                        days,
-                        "the certificate of {SECTION} ends soon; renew it"
-                    );
-                }
-                None => {}
-            }
-        }
-    }
-}
-
-fn watched(certificates: Vec<PeerCertificate>) -> Vec<(PeerCertificate, ExpiryWatch)> {
-    certificates.into_iter().map(|certificate| (certificate, ExpiryWatch::default())).collect()
-}
-
-/// Returns the fingerprint of a read; a temporarily missing file is a change like any other.
-fn fingerprint_of(read: &Result<Sources, TlsError>) -> Fingerprint {
-    match read {
-        Ok(sources) => sources.fingerprint(),
-        Err(error) => Fingerprint::of([&Source { place: error.to_string(), bytes: Vec::new() }]),
-    }
-}
-
-impl Sources {
-    fn fingerprint(&self) -> Fingerprint {
-        let trust = self.trust.as_ref().map(|(source, _)| source);
-        let parts = [Some(&self.key.store), self.key.key.as_ref(), trust, self.revoked.as_ref()];
-        Fingerprint::of(parts.into_iter().flatten())
-    }
-}
-
-async fn read(rt: &Rt, options: &EncryptionOptions) -> Result<Sources, TlsError> {
-    let password = password(rt, &options.key_password, "keystore_password_file").await?;
-    let key = match options.key_place() {
-        KeyPlace::Store(path) => {
-            KeyMaterial { store: file(rt, "keystore", &path).await?, key: None, password }
-        }
-        KeyPlace::Files { certificate, keyfile } => KeyMaterial {
-            store: file(rt, "certificate", &certificate).await?,
-            key: Some(file(rt, "keyfile", &keyfile).await?),
-            password,
-        },
-        KeyPlace::Inline(pem) => {
-            KeyMaterial { store: inline("private_key", &pem.0), key: None, password }
-        }
-    };
-    let trust = match &options.trust {
-        // Like in Cassandra, the trust store is not read: no client is verified.
-        _ if options.require_client_auth == CertificatesOfClients::NotRequired => None,
-        Some(TrustPlace::Store(path)) => {
-            let name = "truststore_password_file";
-            let password = self::password(rt, &options.trust_password, name).await?;
-            Some((file(rt, "truststore", path).await?, password))
-        }
-        Some(TrustPlace::Inline(pem)) => Some((inline("trusted_certificates", pem), None)),
-        None => None,
-    };
-    let revoked = match &options.revocation_list {
-        Some(path) => Some(file(rt, "certificate_revocation_list", path).await?),
-        None => None,
-    };
-    Ok(Sources { key, trust, revoked })
-}
-
-fn inline(name: &str, text: &str) -> Source {
-    Source { place: format!("\"{SECTION}.{name}\""), bytes: text.as_bytes().to_vec() }
-}
-
-async fn file(rt: &Rt, name: &str, path: &str) -> Result<Source, TlsError> {
-    let place = format!("\"{SECTION}.{name}\" {path}");
-    match rt.fs().read(path, SOURCE_BYTES_MAX).await {
-        Ok(bytes) => Ok(Source { place, bytes }),
-        Err(error) => {
-            let remedy = match error.kind {
-                IoErrorKind::NotFound => "create the file or correct the path",
-                IoErrorKind::PermissionDenied => "let the user of the server read it",
-                _ => "name a file of keys or certificates",
-            };
-            let problem = format!("cannot be read ({})", error.detail);
-            Err(TlsError { place, problem, remedy: remedy.to_owned() })
-        }
-    }
-}
-
-/// Returns the inline password, or the first line of its file.
-async fn password(rt: &Rt, password: &Password, name: &str) -> Result<Option<String>, TlsError> {
-    if let Some(inline) = &password.inline {
-        return Ok(Some(inline.0.clone()));
-    }
-    let Some(path) = &password.file else { return Ok(None) };
-    let source = file(rt, name, path).await?;
-    let text = core::str::from_utf8(&source.bytes).ok();
-    let line = text
-        .filter(|text| text.len() <= PASSWORD_BYTES_MAX)
-        .map(|text| text.lines().next().unwrap_or_default().to_owned());
-    line.map(Some).ok_or_else(|| TlsError {
-        place: source.place,
-        problem: "is not a text of one line".to_owned(),
-        remedy: "write the password into its first line".to_owned(),
-    })
-}
-
-fn offer(options: &EncryptionOptions) -> Result<Offer, TlsError> {
-    Offer::new(&OfferSettings {
-        section: SECTION,
-        protocol: options.protocol.clone(),
-        accepted_protocols: options.accepted_protocols.clone(),
-        cipher_suites: options.cipher_suites.clone(),
-        priority_string: options.priority_string.clone(),
-    })
 }
 
 /// Builds the configuration; checks all parts together.
-fn build(options: &EncryptionOptions, sources: &Sources) -> Result<Loaded, TlsError> {
+fn build(reading: &Reading, sources: &Sources) -> Result<Loaded, TlsError> {
+    let (tls, certificates) = server(reading, sources)?;
+    Ok(Loaded { tls, fingerprint: sources.fingerprint(), certificates })
+}
+
+/// Builds the configuration of accepted connections, with the leaf certificates of its keys.
+fn server(
+    reading: &Reading,
+    sources: &Sources,
+) -> Result<(TlsServer, Vec<PeerCertificate>), TlsError> {
+    let clock = TlsClock::new();
+    let (config, certificates) = server_config(reading, sources, clock.clone())?;
+    Ok((TlsServer { config, clock }, certificates))
+}
+
+/// Builds the configuration of accepted connections with any clock; see [`server`].
+pub(crate) fn server_config(
+    reading: &Reading,
+    sources: &Sources,
+    clock: Arc<dyn TimeProvider>,
+) -> Result<(Arc<ServerConfig>, Vec<PeerCertificate>), TlsError> {
+    let options = &reading.options;
     let identity = Identity::read(&sources.key)?;
     let certificates = identity.certificates().collect();
-    let trust = match &sources.trust {
-        Some((source, password)) => Some(Trust::read(source, password.as_deref())?),
-        None => None,
-    };
-    let revoked = match &sources.revoked {
-        Some(source) => revocation_lists(source)?,
-        None => Vec::new(),
-    };
-    let clock = TlsClock::new();
     let config = tls::server_config(ServerParts {
-        section: SECTION,
+        section: reading.section,
         identity,
-        trust,
+        trust: trust(sources)?,
         client_auth: match options.require_client_auth {
             CertificatesOfClients::NotRequired => ClientAuth::NotRequired,
             CertificatesOfClients::Optional => ClientAuth::Optional,
             CertificatesOfClients::Required => ClientAuth::Required,
         },
-        revoked,
-        offer: offer(options)?,
-        tickets: match options.enable_session_tickets {
-            Some(false) => SessionTickets::Off,
-            Some(true) | None => SessionTickets::Issued,
-        },
-        clock: clock.clone(),
+        revoked: sources.revoked.as_ref().map_or_else(|| Ok(Vec::new()), revocation_lists)?,
+        offer: reading.offer()?,
+        tickets: tickets(options),
+        clock,
     })?;
-    let tls = TlsServer { config, clock };
-    Ok(Loaded { tls, fingerprint: sources.fingerprint(), certificates })
+    Ok((config, certificates))
+}
+
+fn trust(sources: &Sources) -> Result<Option<Trust>, TlsError> {
+    let trust = sources.trust.as_ref();
+    trust.map(|(source, password)| Trust::read(source, password.as_deref())).transpose()
 }
 
 #[cfg(test)]
@@ -386,6 +166,7 @@ mod tests {
     use rt::sim::{World, WorldOptions};
     use std::cell::Cell;
     use std::future::Future;
+    use std::time::Duration;
 
     /// Bytes of a fixture of the `tls` crate, valid for a hundred years.
     macro_rules! fixture {

@@ -14,6 +14,7 @@
 //! between shards, metadata, store.
 
 mod actions;
+mod api_access;
 mod archiving;
 pub mod boot;
 mod bug_log;
@@ -99,6 +100,9 @@ pub enum StartError {
     /// Keys or settings of encrypted connections cannot be used.
     #[error("cannot encrypt connections of clients: {0}")]
     Encryption(#[from] tls::TlsError),
+    /// Keys, tokens or settings of the API cannot be used.
+    #[error("cannot protect the API: {0}")]
+    ApiAccess(tls::TlsError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {purpose}: {detail}; is another server running there?")]
     Listen {

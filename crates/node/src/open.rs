@@ -23,6 +23,7 @@ use topology::identity::{self, Identity};
 use topology::introduction::{self, Membership};
 use topology::joining::{self, Newcomer, Outcome};
 
+use crate::api_access::{self, ApiAccess};
 use crate::cluster::{network, place};
 use crate::encryption::{self, ClientKeys};
 use crate::small_files::{self, SmallFiles};
@@ -45,6 +46,8 @@ pub(crate) struct Opened {
     pub(crate) messaging: Option<Messaging>,
     /// Keys of encrypted client connections; `None`: all are in the clear.
     pub(crate) client_keys: Option<ClientKeys>,
+    /// Logins and TLS of the API.
+    pub(crate) api: ApiAccess,
 }
 
 /// Opens or makes the metadata log; founds or joins a cluster.
@@ -58,6 +61,7 @@ pub(crate) async fn open(
 ) -> Result<Opened, StartError> {
     let work_dir = options.workdir.trim_end_matches('/').to_owned();
     let client_keys = encryption::load(rt, options).await?;
+    let api = api_access::load(rt, options).await.map_err(StartError::ApiAccess)?;
     let fs = rt.fs();
     fs.create_dir_all(&work_dir).await?;
     let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {
@@ -114,7 +118,7 @@ pub(crate) async fn open(
     let archiving = archiving::prepare(rt, options).await?;
     let tables_ever = Arc::new(tables_ever);
     let snapshot = Arc::new(snapshot);
-    Ok(Opened { snapshot, run, tables_ever, archiving, log, lock, messaging, client_keys })
+    Ok(Opened { snapshot, run, tables_ever, archiving, log, lock, messaging, client_keys, api })
 }
 
 /// Inputs of a start.

@@ -152,8 +152,7 @@ impl Actions {
             liveness.set_ready(false);
         }
         self.tell_all(if enabled { Serving::Resume } else { Serving::Pause }).await;
-        let keys = self.client_keys.as_ref();
-        let encryption = keys.map_or(PortEncryption::Plain, |keys| keys.encryption);
+        let encryption = self.encryption;
         if enabled && let Err(error) = listen(&self.options, &self.server, encryption).await {
             self.tell_all(Serving::Pause).await;
             return Err(ActionError::Failed(error.to_string()));

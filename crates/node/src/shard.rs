@@ -1,6 +1,6 @@
 //! Life cycle of one shard: start, serve, stop. The crate documentation has the order of steps.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -30,6 +30,7 @@ use topology::introduction::{self, Run};
 use topology::{HintsMesh, TopologyError};
 
 use crate::actions::Actions;
+use crate::api_access::{ApiAccess, ApiFollowers};
 use crate::boot::{self, Beginning, BootMesh, Point};
 use crate::cluster::member::{ClusterMeshes, ClusterShard};
 use crate::cluster::network;
@@ -118,6 +119,8 @@ struct Begun {
     encryption: PortEncryption,
     /// Keys of client connections on shard 0, if they are encrypted.
     client_keys: Option<ClientKeys>,
+    /// Logins and TLS of the API on shard 0.
+    api: Option<ApiAccess>,
 }
 
 /// Builds the state with which the other shards begin.
@@ -188,11 +191,11 @@ impl Shard {
             return None;
         };
         let Beginning { snapshot, run, tables_ever, archiving, has_peers, encryption } = beginning;
-        let (log, lock, messaging, client_keys) = match opened {
-            Some(o) => (Some(o.log), Some(o.lock), o.messaging, o.client_keys),
+        let (log, lock, messaging, client_keys, api) = match opened {
+            Some(o) => (Some(o.log), Some(o.lock), o.messaging, o.client_keys, Some(o.api)),
             None => {
                 let join = || join_messaging(rt, &self.options, &self.meshes, &snapshot, run);
-                (None, None, has_peers.then(join), None)
+                (None, None, has_peers.then(join), None, None)
             }
         };
         Some(Begun {
@@ -205,6 +208,7 @@ impl Shard {
             lock,
             encryption,
             client_keys,
+            api,
         })
     }
 
@@ -295,6 +299,8 @@ impl Shard {
             own_rows: rt.gate("own-rows"),
             encryption: begun.encryption,
             client_keys: RefCell::new(begun.client_keys),
+            api: RefCell::new(begun.api),
+            api_followers: Rc::default(),
             options: options.clone(),
             meshes: meshes.clone(),
             store,
@@ -416,6 +422,9 @@ struct Parts {
     encryption: PortEncryption,
     /// On shard 0, until the server is created: the keys of client connections.
     client_keys: RefCell<Option<ClientKeys>>,
+    /// On shard 0, until the server of the API is created: its logins and TLS.
+    api: RefCell<Option<ApiAccess>>,
+    api_followers: Rc<OnceCell<ApiFollowers>>,
 }
 
 /// Servers of clients and administrators.
@@ -666,7 +675,9 @@ impl Parts {
             cluster: self.cluster.clone(),
             policy: self.meshes.policy.clone(),
             own_rows: own_rows.clone(),
+            encryption: self.encryption,
             client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
+            api: self.api_followers.clone(),
         })
     }
 
@@ -695,12 +706,17 @@ impl Parts {
         let address = SocketAddr::new(parts::ip(&options.api_address)?, options.api_port);
         let caller = self.meshes.admin.foreign();
         let log = self.program.log.clone().map(|log| log as Arc<dyn LogControl>);
-        let started = AdminServer::start(&self.rt, AdminParts { address, caller, log });
+        let Some(api) = self.api.take() else { return Ok(None) };
+        let (access, encryption) = (api.parts(options), api.encryption());
+        let parts = AdminParts { address, caller, log, access, encryption };
+        let started = AdminServer::start(&self.rt, parts);
         let server = started.map_err(|e| StartError::Listen {
             address: address.to_string(),
             purpose: "the API",
             detail: e.to_string(),
         })?;
+        let followers = api.install(&self.rt, &self.own_rows, server.access());
+        let _ = self.api_followers.set(followers);
         self.end_with(server.failure());
         Ok(Some(server))
     }

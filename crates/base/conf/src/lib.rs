@@ -45,7 +45,7 @@ pub use options::{Options, Setting, Status, settings};
 pub use parameterized::ParameterizedClass;
 pub use reference::reference_markdown;
 pub use value::{
-    Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
+    Address, ApiLogin, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
     CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
     LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Snitch, SstableFormat,
     SstableVersion, StorageCompatibilityMode,

@@ -6,13 +6,13 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use crate::encryption::EncryptionOptions;
+use crate::encryption::{CertificatesOfClients, EncryptionOptions};
 use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::spelling;
 use crate::value::{
-    Authenticator, Authorizer, CidrAuthorizer, CommitFailurePolicy, CommitLogSync,
+    ApiLogin, Authenticator, Authorizer, CidrAuthorizer, CommitFailurePolicy, CommitLogSync,
     NetworkAuthorizer, Snitch, SstableFormat, StorageCompatibilityMode, class_name,
 };
 use crate::yaml::{self, Node, NodeKind};
@@ -465,7 +465,8 @@ impl Loader {
         if name == "cidr_authorizer" {
             self.cidr_parameters(node, &origin);
         }
-        if name == "client_encryption_options" && self.has_wrong_keys(name, node, &origin) {
+        let is_encryption = matches!(name, "client_encryption_options" | "api_encryption_options");
+        if is_encryption && self.has_wrong_keys(name, node, &origin) {
             return;
         }
         let Some((new, unit)) = spelling::replaced(name) else {
@@ -750,6 +751,7 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     }
     check_addresses(options, wrong);
     check_protection(options, wrong);
+    check_api(options, wrong);
     check_files(options, wrong);
     check_tokens(options, wrong);
     if options.mutation_bytes_max() > options.commitlog_segment_size.0 / 2 {
@@ -802,6 +804,45 @@ fn check_protection(options: &Options, wrong: &mut Inconsistent<'_>) {
     let hash = options.auth_superuser_salted_password.as_deref();
     if hash.is_some_and(|hash| hash.len() != 60 || !hash.starts_with("$2a$")) {
         wrong.add("auth_superuser_salted_password", "is not a bcrypt hash of the form $2a$");
+    }
+}
+
+/// Checks that other machines need a login at the API, and that some client can log in.
+fn check_api(options: &Options, wrong: &mut Inconsistent<'_>) {
+    let needs_login = match options.api_login {
+        None if options.api_address.is_loopback() => false,
+        None => {
+            wrong.add(
+                "api_address",
+                format!(
+                    "is {}, where clients of other machines could stop this node without a login; set \
+                     \"api_login\" to required or remote, or to none if only trusted machines reach it",
+                    options.api_address
+                ),
+            );
+            false
+        }
+        Some(ApiLogin::None) => false,
+        Some(ApiLogin::Required | ApiLogin::Remote) => true,
+    };
+    let encryption = &options.api_encryption_options;
+    let certificates = encryption.asks_for_encryption()
+        && encryption.require_client_auth != CertificatesOfClients::NotRequired;
+    let has_roles = options.authenticator != Authenticator::AllowAll;
+    if needs_login && options.api_tokens_file.is_none() && !has_roles {
+        let detail = match certificates {
+            true => {
+                "certificates stand for roles, and \"authenticator\" allows all clients without roles"
+            }
+            false => "no client could log in",
+        };
+        wrong.add(
+            "api_login",
+            format!(
+                "asks for logins, but {detail}; set \"authenticator\" to PasswordAuthenticator, or name a \
+                 file of tokens in \"api_tokens_file\" (\"helenus token create\" writes it)"
+            ),
+        );
     }
 }
 

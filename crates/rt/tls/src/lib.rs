@@ -1,8 +1,8 @@
 //! Key stores, certificates and TLS settings as rustls configurations.
 //!
 //! Owns: the readers of PEM, JKS and PKCS12 ([`material`]), Java's and GnuTLS's names of protocols and cipher suites
-//! ([`offer`]), fields of certificates ([`certificate`]), the configurations of servers and clients ([`config`]), the
-//! schedule of reloads and expiry notices ([`reload`]). Never: files, clocks, sockets. Inputs are bytes, settings and
+//! ([`offer`]), fields of certificates ([`certificate`]) and bounds on their validity ([`limits`]), the configurations of
+//! servers and clients ([`config`]), the schedule of reloads and expiry notices ([`reload`]). Never: files, clocks, sockets. Inputs are bytes, settings and
 //! a [`TimeProvider`]; outputs are configurations and errors.
 //!
 //! Invariants:
@@ -24,6 +24,7 @@ mod der;
 mod error;
 pub mod fuzz;
 mod jks;
+pub mod limits;
 pub mod material;
 pub mod offer;
 mod pem;
@@ -34,6 +35,7 @@ mod verify;
 pub use certificate::PeerCertificate;
 pub use config::{ClientAuth, ClientParts, ServerParts, client_config, server_config};
 pub use error::TlsError;
+pub use limits::CertificateLimits;
 pub use material::{Identity, KeyMaterial, Source, Trust};
 pub use offer::Offer;
 pub use rustls;

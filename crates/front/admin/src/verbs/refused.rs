@@ -30,7 +30,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "invalidatejmxpermissionscache",
-        "there is no JMX, and the API has no logins whose permissions could be cached. Bound who reaches it with \
+        "there is no JMX, and permissions for the API are not cached: a change counts at once. \
          \"api_address\"",
     ),
     (

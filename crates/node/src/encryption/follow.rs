@@ -1,0 +1,178 @@
+//! Follows the files of one section of the settings: reloads them when they change, reports expiring certificates.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rt::{Gate, Group, Rt};
+use tls::reload::{Decision, ExpiryNotice, ExpiryWatch, Fingerprint, QUIET, Reload};
+use tls::{PeerCertificate, Source, TlsError};
+
+use super::sources::{Reading, Sources};
+
+/// Interval at which the files are read to detect changes.
+const POLL: Duration = Duration::from_secs(10);
+
+/// Builds configurations from the files, checks all parts together, makes new connections use them; returns the leaf
+/// certificates of the node.
+type Apply = Box<dyn Fn(&Sources) -> Result<Vec<PeerCertificate>, TlsError>>;
+
+/// Keys and certificates that were put into use at the start.
+pub(crate) struct InUse {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) certificates: Vec<PeerCertificate>,
+}
+
+/// Follows the files of keys and certificates.
+pub(crate) struct KeyFollower {
+    rt: Rt,
+    reading: Reading,
+    apply: Apply,
+    reload: RefCell<Reload>,
+    certificates: RefCell<Vec<(PeerCertificate, ExpiryWatch)>>,
+    pub(super) reloads: telemetry::Counter,
+    pub(super) failures: telemetry::Counter,
+    pub(super) expiry: telemetry::Gauge,
+}
+
+impl KeyFollower {
+    /// Follows the files until the gate closes.
+    pub(crate) fn begin(
+        rt: &Rt,
+        gate: &Gate,
+        reading: Reading,
+        in_use: InUse,
+        apply: Apply,
+    ) -> Rc<KeyFollower> {
+        let follower = Rc::new(KeyFollower::new(rt, reading, in_use, apply));
+        let following = follower.clone();
+        // The gate is closed: the node stops.
+        let _ = gate.spawn(rt, Group::Admin, "tls-reload", async move { following.follow().await });
+        follower
+    }
+
+    fn new(rt: &Rt, reading: Reading, in_use: InUse, apply: Apply) -> KeyFollower {
+        let shard = rt.telemetry();
+        let labels = [("settings", reading.section)];
+        KeyFollower {
+            rt: rt.clone(),
+            apply,
+            reload: RefCell::new(Reload::new(in_use.fingerprint)),
+            certificates: RefCell::new(watched(in_use.certificates)),
+            reloads: shard.counter(
+                "tls_reloads_total",
+                "changed keys and certificates in use",
+                &labels,
+            ),
+            failures: shard.counter(
+                "tls_reload_failures_total",
+                "changed keys and certificates that could not be used; the earlier ones stay",
+                &labels,
+            ),
+            expiry: shard.gauge(
+                "tls_certificate_expiry_seconds",
+                "time at which the first certificate of this node ends, seconds since 1970",
+                &labels,
+            ),
+            reading,
+        }
+    }
+
+    async fn follow(&self) {
+        loop {
+            self.report_expiry();
+            let pause = match self.look().await {
+                Decision::Wait => QUIET,
+                Decision::Keep | Decision::Load => POLL,
+            };
+            let stopping = self.rt.stop_requested();
+            if self.rt.timeout(self.rt.now() + pause, stopping).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Reads the files and loads them if they changed and are stable.
+    async fn look(&self) -> Decision {
+        let read = self.reading.read(&self.rt).await;
+        let fingerprint = fingerprint_of(&read);
+        let decision = self.reload.borrow_mut().observe(self.rt.now(), fingerprint);
+        if decision == Decision::Load {
+            // The error was logged.
+            let _ = self.use_sources(read, fingerprint);
+        }
+        decision
+    }
+
+    /// Reloads the files immediately, changed or not.
+    ///
+    /// # Errors
+    /// They cannot be used; the earlier keys stay.
+    pub(crate) async fn reload(&self) -> Result<(), TlsError> {
+        let read = self.reading.read(&self.rt).await;
+        let fingerprint = fingerprint_of(&read);
+        self.use_sources(read, fingerprint)
+    }
+
+    fn use_sources(
+        &self,
+        read: Result<Sources, TlsError>,
+        fingerprint: Fingerprint,
+    ) -> Result<(), TlsError> {
+        let section = self.reading.section;
+        match read.and_then(|sources| (self.apply)(&sources)) {
+            Ok(certificates) => {
+                self.reload.borrow_mut().loaded(fingerprint);
+                self.reloads.inc();
+                tracing::info!("reloaded keys and certificates of {section} for new connections");
+                *self.certificates.borrow_mut() = watched(certificates);
+                self.report_expiry();
+                Ok(())
+            }
+            Err(error) => {
+                self.reload.borrow_mut().failed(fingerprint);
+                self.failures.inc();
+                tracing::error!(
+                    %error,
+                    "cannot reload keys and certificates; the earlier ones stay in use"
+                );
+                Err(error)
+            }
+        }
+    }
+
+    fn report_expiry(&self) {
+        let (now, section) = (self.rt.wall().0 / 1_000_000, self.reading.section);
+        let mut certificates = self.certificates.borrow_mut();
+        let first = certificates.iter().map(|(certificate, _)| certificate.not_after).min();
+        self.expiry.set(first.unwrap_or(0));
+        for (certificate, watch) in certificates.iter_mut() {
+            let subject = &certificate.subject;
+            match watch.check(certificate.not_after, now) {
+                Some(ExpiryNotice::Expired) => {
+                    tracing::error!(subject, "the certificate of {section} has expired; renew it");
+                }
+                Some(ExpiryNotice::Days(days)) => {
+                    tracing::warn!(
+                        subject,
+                        days,
+                        "the certificate of {section} ends soon; renew it"
+                    );
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn watched(certificates: Vec<PeerCertificate>) -> Vec<(PeerCertificate, ExpiryWatch)> {
+    certificates.into_iter().map(|certificate| (certificate, ExpiryWatch::default())).collect()
+}
+
+/// Returns the fingerprint of a read; a temporarily missing file is a change like any other.
+fn fingerprint_of(read: &Result<Sources, TlsError>) -> Fingerprint {
+    match read {
+        Ok(sources) => sources.fingerprint(),
+        Err(error) => Fingerprint::of([&Source { place: error.to_string(), bytes: Vec::new() }]),
+    }
+}
