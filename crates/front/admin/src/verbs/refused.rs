@@ -30,8 +30,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "invalidatejmxpermissionscache",
-        "there is no JMX, and permissions for the API are not cached: a change counts at once. \
-         \"api_address\"",
+        "there is no JMX, and permissions for the API are not cached. A change of roles or permissions counts at once",
     ),
     (
         "rebuild_index",
