@@ -60,7 +60,8 @@ pub fn order(admin: &str, what: &str, keyspace: &str, wait: Duration) -> Result<
         timeout: None,
     };
     let path = format!("/storage_service/{what}/{keyspace}");
-    let request = Request { method: "POST", path: &path, body: Some((http::JSON, &[])) };
+    let request =
+        Request { method: "POST", path: &path, authorization: None, body: Some((http::JSON, &[])) };
     let answer = http::exchange(&endpoint, &request, Some(wait))
         .with_context(|| format!("{what} at {admin}"))?;
     match answer.status {

@@ -191,7 +191,7 @@ class Servers(Nodes):
                 ["ip", "netns", "exec", f"{PREFIX}n{number}", self.helenus, "server",
                  "--workdir", str(work), "--cluster-name", "namespaces", "--smp", "1",
                  "--memory", "160M", "--listen-address", at, "--rpc-address", at,
-                 "--api-address", at, "--seeds", f"{seed}:7000",
+                 "--api-address", at, "--api-login", "none", "--seeds", f"{seed}:7000",
                  "--endpoint-snitch", "GossipingPropertyFileSnitch",
                  "--phi-convict-threshold", "5", *more],
                 cwd=work, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

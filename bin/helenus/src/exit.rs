@@ -24,6 +24,7 @@ pub fn of_start(error: &StartError) -> u8 {
         | StartError::Snitch { .. }
         | StartError::Archiving { .. }
         | StartError::Encryption(_)
+        | StartError::ApiAccess(_)
         | StartError::Place { .. } => USAGE,
         StartError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | StartError::Submit(SubmitError::Rejected(_))

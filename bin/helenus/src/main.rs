@@ -13,6 +13,7 @@ extern crate tool_io;
 mod audit_helper;
 mod audit_viewer;
 mod bench;
+mod doctor;
 mod exit;
 mod hash_password;
 mod local_cluster;
@@ -23,6 +24,7 @@ mod reload;
 mod resources;
 mod server;
 mod signals;
+mod token;
 mod tool_names;
 
 use std::ffi::OsString;
@@ -103,6 +105,13 @@ enum Command {
     /// Hash a password for WITH HASHED PASSWORD, as Cassandra's hash_password does
     #[command(name = "hash_password", alias = "hash-password")]
     HashPassword(hash_password::Arguments),
+    /// Check a node and its configuration
+    Doctor(doctor::Doctor),
+    /// Make tokens for the API of nodes
+    Token {
+        #[command(subcommand)]
+        command: token::Command,
+    },
     /// Print versions
     Version,
 }
@@ -142,6 +151,8 @@ fn main() -> ExitCode {
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
         Command::HashPassword(arguments) => hash_password::main(arguments),
+        Command::Doctor(options) => doctor::main(&options),
+        Command::Token { command } => token::main(&command),
         Command::Version => {
             say_line!("helenus {VERSION}");
             exit::OK

@@ -2,14 +2,16 @@
 //!
 //! The verbs are a table in `admin::verbs`. Owns: the terminal that they run on, and how a failure is printed.
 
+use std::cell::OnceCell;
 use std::fmt::Arguments;
 use std::io::Write;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use admin::verbs::{self, ApiRequest, Failure, HttpError, NodeApi, Terminal};
+use admin::verbs::{self, ApiRequest, Failure, HttpError, Line, NodeApi, Terminal};
 use blocking_client::Endpoint;
+use blocking_client::api::{ApiAccess, ApiOptions};
 use blocking_client::http::{self, HttpFault, JSON};
 use http_client::Request;
 
@@ -21,15 +23,26 @@ const JMX_PORT: u16 = 7199;
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// This process: its sockets, standard output and clock.
-struct Process;
+#[derive(Default)]
+struct Process {
+    /// Login and TLS; until they are set, neither.
+    access: OnceCell<ApiAccess>,
+}
+
+impl Process {
+    fn access(&self) -> &ApiAccess {
+        self.access.get_or_init(ApiAccess::default)
+    }
+}
 
 impl Terminal for Process {
     fn exchange(&self, request: &ApiRequest<'_>) -> Result<(u16, Vec<u8>), HttpError> {
         let ApiRequest { host, port, method, path, body } = *request;
         let endpoint = Endpoint { host, port, timeout: Some(CONNECT_MAX) };
         let body = body.map(|body| (JSON, body));
-        let request = Request { method: method.name(), path, body };
-        let answer = http::exchange(&endpoint, &request, None).map_err(|fault| match fault {
+        let request = Request { method: method.name(), path, authorization: None, body };
+        let answer = http::exchange_as(self.access(), &endpoint, &request, None);
+        let answer = answer.map_err(|fault| match fault {
             HttpFault::Connect(error) => HttpError::Connect(error),
             HttpFault::Strange(words) => HttpError::Strange(words),
         })?;
@@ -66,8 +79,32 @@ impl Terminal for Process {
 }
 
 /// The API of a node, for other tools of this program.
-pub fn api_of(host: &str, port: u16) -> NodeApi {
-    NodeApi { host: host.to_owned(), port, terminal: Rc::new(Process) }
+pub fn api_of(host: &str, port: u16, access: &ApiAccess) -> NodeApi {
+    let process = Process { access: OnceCell::from(access.clone()) };
+    NodeApi { host: host.to_owned(), port, terminal: Rc::new(process) }
+}
+
+/// Options of the login.
+fn login_of(line: &Line) -> ApiOptions {
+    let value = |name: &str| line.value(name).map(str::to_owned);
+    ApiOptions {
+        user: value("--username"),
+        password: value("--password"),
+        password_file: value("--password-file"),
+        token_file: value("--token-file"),
+        ssl: line.has("--ssl"),
+        ca: value("--ssl-ca"),
+        certificate: value("--ssl-cert"),
+        key: value("--ssl-key"),
+        verifies_host: line.has("--ssl-verify-host"),
+        properties: line.properties.clone(),
+    }
+}
+
+/// Asks for a password where a person can answer; like Cassandra's tool, which else sends an empty one.
+fn ask_password() -> Option<String> {
+    let has_terminal = std::fs::File::open("/dev/tty").is_ok();
+    has_terminal.then(cqlsh::ask_password)
 }
 
 /// Runs nodetool; the exit code.
@@ -78,12 +115,16 @@ pub fn main(arguments: Vec<String>) -> u8 {
         say!("{}", verbs::help(name.map(|verb| verb.name)));
         return exit::OK;
     }
-    let line = match verbs::parse(arguments, Rc::new(Process)) {
+    let process = Rc::new(Process::default());
+    let line = match verbs::parse(arguments, process.clone()) {
         Ok(line) => line,
         Err(message) => return report(&Failure::BadUse(message), None),
     };
-    if line.has("--ssl") {
-        complain_line!("nodetool: note: the API has no TLS; this connection is not encrypted");
+    match login_of(&line).open(ask_password) {
+        Ok(access) => {
+            let _ = process.access.set(access);
+        }
+        Err(message) => return report(&Failure::BadUse(message), None),
     }
     match verbs::run(&line) {
         Ok(text) => {
@@ -97,10 +138,6 @@ pub fn main(arguments: Vec<String>) -> u8 {
 /// Prints a failure; the exit code.
 fn report(failure: &Failure, api: Option<&NodeApi>) -> u8 {
     match failure {
-        // Cassandra's tool looks the table up itself.
-        Failure::BadUse(message) if message.starts_with("ColumnFamilyStore for ") => {
-            complain_line!("{message}");
-        }
         Failure::BadUse(message) => {
             say_line!("nodetool: {message}");
             say_line!("See 'nodetool help' or 'nodetool help <command>'.");
@@ -112,6 +149,7 @@ fn report(failure: &Failure, api: Option<&NodeApi>) -> u8 {
             let kind = match error.kind() {
                 std::io::ErrorKind::ConnectionRefused => "ConnectException",
                 std::io::ErrorKind::TimedOut => "SocketTimeoutException",
+                std::io::ErrorKind::InvalidData => "SSLHandshakeException",
                 _ => "IOException",
             };
             let text = error.to_string();
@@ -121,6 +159,12 @@ fn report(failure: &Failure, api: Option<&NodeApi>) -> u8 {
             if let Some(hint) = hint_at_the_port(port) {
                 complain_line!("{hint}");
             }
+        }
+        Failure::Login(message) => {
+            let (host, port) = api.map_or(("", 0), |a| (a.host.as_str(), a.port));
+            complain_line!(
+                "nodetool: Failed to connect to '{host}:{port}' - FailedLoginException: '{message}'."
+            );
         }
         Failure::Node(message) => complain_line!("error: {message}"),
         Failure::Help(name) => say!("{}", verbs::help(name.as_deref())),

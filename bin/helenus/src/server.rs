@@ -107,6 +107,13 @@ pub fn data_directories(config_file: Option<String>) -> Result<Vec<String>, Stri
     Ok(load(command_line)?.options.data_directories())
 }
 
+/// Returns the settings of the environment and of a file, if one is named, with the addresses of host names.
+pub fn configured(config_file: Option<String>) -> Result<Options, String> {
+    let mut command_line = CommandLine::default();
+    command_line.config_file = config_file;
+    Layers(command_line).read()
+}
+
 /// Host names become addresses here, because nothing below may ask the network for names.
 fn resolve_addresses(options: &mut Options) -> Result<(), String> {
     resolve("listen_address", &mut options.listen_address)?;

@@ -1,6 +1,6 @@
 //! Actions of a shard for administrators, bound to its store and server.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,11 @@ use admin::model::{
     HistoryReport, ParticipationReport, RepairCommand, RepairReport, RepairSummary,
     RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
 };
-use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
+use admin::{
+    ActionError, ClusterAction, LoginRefusal, PasswordLogin, ShardActions, UpkeepAction,
+    UpkeepReply, Work,
+};
+use admin_access::RolePermissions;
 use cluster::AuthChange;
 use conf::Options;
 use coordinator::Coordinator;
@@ -28,6 +32,7 @@ use system_tables::stored::estimates::PrimaryRanges;
 use system_tables::stored::own_rows::OwnRows;
 
 use crate::SeedSource;
+use crate::api_access::{ApiFollowers, logins};
 use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing::{self, RepairedParts};
@@ -83,6 +88,8 @@ pub(crate) struct Actions {
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
     /// Shard 0: keys of encrypted connections between nodes; `None`: there are none.
     pub(crate) node_keys: Option<Rc<KeyFollower>>,
+    /// Shard 0, once the API is served: its keys and tokens.
+    pub(crate) api: Rc<OnceCell<ApiFollowers>>,
 }
 
 /// A UUID with the form of Cassandra's: of the number that a compaction has on its shard, the shard, and
@@ -158,6 +165,9 @@ impl Actions {
         let mut failures = Vec::new();
         for keys in [&self.client_keys, &self.node_keys].into_iter().flatten() {
             failures.extend(keys.reload().await.err().map(|error| error.to_string()));
+        }
+        if let Some(api) = self.api.get() {
+            failures.extend(api.reload().await);
         }
         match failures.is_empty() {
             true => Ok(()),
@@ -491,6 +501,14 @@ impl ShardActions for Actions {
 
     fn cached_credentials(&self) -> BTreeSet<String> {
         self.server.cached_credentials()
+    }
+
+    fn log_in(&self, login: PasswordLogin) -> Work<Result<(), LoginRefusal>> {
+        logins::log_in(&self.rt, &self.membership, &self.options, login)
+    }
+
+    fn role_permissions(&self) -> RolePermissions {
+        logins::role_permissions(&self.options)
     }
 
     fn forget_credentials(&self, role: Option<&str>) -> bool {

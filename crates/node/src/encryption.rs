@@ -8,9 +8,10 @@
 
 pub(crate) mod follow;
 pub(crate) mod nodes;
-mod sources;
+pub(crate) mod sources;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use conf::encryption::{CertificatesOfClients, EncryptionOptions};
 use conf::{Encryption, Options};
@@ -18,7 +19,8 @@ use cql_server::{CertificateLimits, CqlServer, PortEncryption};
 use rt::{Gate, Rt, TlsClock, TlsServer};
 use tls::material::revocation_lists;
 use tls::reload::Fingerprint;
-use tls::{ClientAuth, Identity, PeerCertificate, ServerParts, TlsError, Trust};
+use tls::rustls::ServerConfig;
+use tls::{ClientAuth, Identity, PeerCertificate, ServerParts, TimeProvider, TlsError, Trust};
 
 use follow::KeyFollower;
 use sources::{Reading, Sources, TrustUse, keystore, tickets};
@@ -105,7 +107,7 @@ impl ClientKeys {
 type PutToUse = Box<dyn Fn(TlsServer)>;
 
 /// Limits on the certificates of the other side.
-fn limits(options: &EncryptionOptions) -> CertificateLimits {
+pub(crate) fn limits(options: &EncryptionOptions) -> CertificateLimits {
     CertificateLimits {
         validity_max: options.max_certificate_validity_period,
         warn_before: options.certificate_validity_warn_threshold,
@@ -123,10 +125,20 @@ fn server(
     reading: &Reading,
     sources: &Sources,
 ) -> Result<(TlsServer, Vec<PeerCertificate>), TlsError> {
+    let clock = TlsClock::new();
+    let (config, certificates) = server_config(reading, sources, clock.clone())?;
+    Ok((TlsServer { config, clock }, certificates))
+}
+
+/// Builds the configuration of accepted connections with any clock; see [`server`].
+pub(crate) fn server_config(
+    reading: &Reading,
+    sources: &Sources,
+    clock: Arc<dyn TimeProvider>,
+) -> Result<(Arc<ServerConfig>, Vec<PeerCertificate>), TlsError> {
     let options = &reading.options;
     let identity = Identity::read(&sources.key)?;
     let certificates = identity.certificates().collect();
-    let clock = TlsClock::new();
     let config = tls::server_config(ServerParts {
         section: reading.section,
         identity,
@@ -139,9 +151,9 @@ fn server(
         revoked: sources.revoked.as_ref().map_or_else(|| Ok(Vec::new()), revocation_lists)?,
         offer: reading.offer()?,
         tickets: tickets(options),
-        clock: clock.clone(),
+        clock,
     })?;
-    Ok((TlsServer { config, clock }, certificates))
+    Ok((config, certificates))
 }
 
 fn trust(sources: &Sources) -> Result<Option<Trust>, TlsError> {

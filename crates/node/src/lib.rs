@@ -14,6 +14,7 @@
 //! between shards, metadata, store.
 
 mod actions;
+mod api_access;
 mod archiving;
 mod audit;
 pub mod boot;
@@ -126,6 +127,9 @@ pub enum StartError {
     /// Keys or settings of encrypted connections cannot be used.
     #[error("cannot encrypt connections: {0}")]
     Encryption(#[from] tls::TlsError),
+    /// Keys, tokens or settings of the API cannot be used.
+    #[error("cannot protect the API: {0}")]
+    ApiAccess(tls::TlsError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {purpose}: {detail}; is another server running there?")]
     Listen {

@@ -23,6 +23,7 @@ use topology::identity::{self, Identity};
 use topology::introduction::{self, Membership};
 use topology::joining::{self, Newcomer, Outcome};
 
+use crate::api_access::{self, ApiAccess};
 use crate::cluster::{network, place};
 use crate::encryption::nodes::{self, NodeKeys};
 use crate::encryption::{self, ClientKeys};
@@ -50,6 +51,8 @@ pub(crate) struct Opened {
     pub(crate) client_keys: Option<ClientKeys>,
     /// Keys of encrypted connections between nodes; `None`: all are in the clear.
     pub(crate) node_keys: Option<NodeKeys>,
+    /// Logins and TLS of the API.
+    pub(crate) api: ApiAccess,
 }
 
 /// Opens or makes the metadata log; founds or joins a cluster.
@@ -65,6 +68,7 @@ pub(crate) async fn open(
     let client_keys = encryption::load(rt, options).await?;
     let node_keys = nodes::load(rt, options).await?;
     file_keys::load(rt, options).await?;
+    let api = api_access::load(rt, options).await.map_err(StartError::ApiAccess)?;
     let fs = rt.fs();
     fs.create_dir_all(&work_dir).await?;
     let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {
@@ -141,6 +145,7 @@ pub(crate) async fn open(
         messaging,
         client_keys,
         node_keys,
+        api,
     })
 }
 

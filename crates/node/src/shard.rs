@@ -1,6 +1,6 @@
 //! Life cycle of one shard: start, serve, stop. The crate documentation has the order of steps.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -31,6 +31,7 @@ use topology::introduction::{self, Run};
 use topology::{HintsMesh, TopologyError};
 
 use crate::actions::Actions;
+use crate::api_access::{ApiAccess, ApiFollowers};
 use crate::boot::{self, Beginning, BootMesh, Point};
 use crate::cluster::member::{ClusterMeshes, ClusterShard};
 use crate::cluster::network;
@@ -125,6 +126,8 @@ struct Begun {
     client_keys: Option<ClientKeys>,
     /// Keys of connections between nodes on shard 0, if they are encrypted.
     node_keys: Option<NodeKeys>,
+    /// Logins and TLS of the API on shard 0.
+    api: Option<ApiAccess>,
 }
 
 /// Builds the state with which the other shards begin.
@@ -206,12 +209,14 @@ impl Shard {
             encryption,
             client_keys: None,
             node_keys: None,
+            api: None,
         };
         match opened {
             Some(opened) => {
                 (begun.log, begun.lock) = (Some(opened.log), Some(opened.lock));
                 begun.messaging = opened.messaging;
                 (begun.client_keys, begun.node_keys) = (opened.client_keys, opened.node_keys);
+                begun.api = Some(opened.api);
             }
             None => {
                 let snapshot = &begun.snapshot;
@@ -332,6 +337,8 @@ impl Shard {
             encryption: begun.encryption,
             client_keys: RefCell::new(begun.client_keys),
             node_keys: RefCell::new(begun.node_keys),
+            api: RefCell::new(begun.api),
+            api_followers: Rc::default(),
             options: options.clone(),
             meshes: meshes.clone(),
             store,
@@ -467,6 +474,9 @@ struct Parts {
     client_keys: RefCell<Option<ClientKeys>>,
     /// On shard 0, until they are followed: the keys of connections between nodes.
     node_keys: RefCell<Option<NodeKeys>>,
+    /// On shard 0, until the server of the API is created: its logins and TLS.
+    api: RefCell<Option<ApiAccess>>,
+    api_followers: Rc<OnceCell<ApiFollowers>>,
 }
 
 /// Servers of clients and administrators.
@@ -728,6 +738,7 @@ impl Parts {
             }),
             client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
             node_keys: self.follow_node_keys(),
+            api: self.api_followers.clone(),
         })
     }
 
@@ -771,12 +782,17 @@ impl Parts {
         let address = SocketAddr::new(parts::ip(&options.api_address)?, options.api_port);
         let caller = self.meshes.admin.foreign();
         let log = self.program.log.clone().map(|log| log as Arc<dyn LogControl>);
-        let started = AdminServer::start(&self.rt, AdminParts { address, caller, log });
+        let Some(api) = self.api.take() else { return Ok(None) };
+        let (access, encryption) = (api.parts(options), api.encryption());
+        let parts = AdminParts { address, caller, log, access, encryption };
+        let started = AdminServer::start(&self.rt, parts);
         let server = started.map_err(|e| StartError::Listen {
             address: address.to_string(),
             purpose: "the API",
             detail: e.to_string(),
         })?;
+        let followers = api.install(&self.rt, &self.own_rows, server.access());
+        let _ = self.api_followers.set(followers);
         self.end_with(server.failure());
         Ok(Some(server))
     }

@@ -4,7 +4,7 @@ use admin::model::{
     CompactionSettings, DamagedReport, GarbageGranularity, ImportRequest, ScrubRequest,
     SstableReport, VerifyRequest,
 };
-use admin::{ActionError, UpkeepAction, UpkeepReply};
+use admin::{ActionError, CompactionAction, UpkeepAction, UpkeepReply};
 use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
 use stdx::{ShardId, TableId, Token};
@@ -133,102 +133,119 @@ impl Actions {
             UpkeepAction::Load { table, consistency, mutations } => {
                 self.load(table, &consistency, &mutations).await?;
             }
-            UpkeepAction::Stop { kind, id } => {
+            UpkeepAction::Damaged => return Ok(UpkeepReply::Damaged(self.damaged())),
+            UpkeepAction::Settings(tables) => {
+                return Ok(UpkeepReply::Settings(self.settings_of(tables)));
+            }
+            UpkeepAction::SetRepaired { tables, repaired, preview } => {
+                return self.set_repaired(tables, repaired, preview).await;
+            }
+            UpkeepAction::Compaction(action) => self.compaction(action).await?,
+        }
+        Ok(UpkeepReply::Done)
+    }
+
+    /// Marks files as repaired or unrepaired; the prefixes of their names.
+    async fn set_repaired(
+        &self,
+        tables: Vec<TableId>,
+        repaired: bool,
+        preview: bool,
+    ) -> Result<UpkeepReply, ActionError> {
+        let mark = if repaired { RepairedMark::Repaired } else { RepairedMark::Unrepaired };
+        let mut files = Vec::new();
+        for table in tables {
+            let named = self.store.repair().set_repaired(table, mark, preview).await;
+            files.extend(unless_gone(named).map_err(failed)?);
+        }
+        Ok(UpkeepReply::Marked(files))
+    }
+
+    /// Executes a compaction, or changes their schedule.
+    async fn compaction(&self, action: CompactionAction) -> Result<(), ActionError> {
+        let compactor = self.store.compactor();
+        match action {
+            CompactionAction::Stop { kind, id } => {
                 let shard = self.rt.shard();
-                store.files().slots().stop_compactions(|shown| {
+                self.store.files().slots().stop_compactions(|shown| {
                     kind.is_none_or(|kind| kind == shown.kind)
                         && id.as_ref().is_none_or(|id| {
                             crate::actions::task_id(shown.table, shard, shown.id).to_string() == *id
                         })
                 });
             }
-            UpkeepAction::Damaged => return Ok(UpkeepReply::Damaged(self.damaged())),
-            UpkeepAction::Settings(tables) => {
-                return Ok(UpkeepReply::Settings(self.settings_of(tables)));
+            CompactionAction::SetThresholds { table, min, max } => {
+                compactor.set_compaction_thresholds(table, min, max).map_err(failed)?;
             }
-            rewrite => return self.rewrite(rewrite).await,
-        }
-        Ok(UpkeepReply::Done)
-    }
-
-    /// Executes an action that rewrites files, or changes the schedule of rewrites.
-    async fn rewrite(&self, action: UpkeepAction) -> Result<UpkeepReply, ActionError> {
-        let compactor = self.store.compactor();
-        match action {
-            UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
-            UpkeepAction::Scrub(tables, how) => self.scrub(tables, how).await?,
-            UpkeepAction::SetRepaired { tables, repaired, preview } => {
-                let mark = if repaired { RepairedMark::Repaired } else { RepairedMark::Unrepaired };
-                let mut files = Vec::new();
-                for table in tables {
-                    let named = self.store.repair().set_repaired(table, mark, preview).await;
-                    files.extend(unless_gone(named).map_err(failed)?);
-                }
-                return Ok(UpkeepReply::Marked(files));
-            }
-            UpkeepAction::SetThresholds(table, thresholds) => {
-                compactor
-                    .set_compaction_thresholds(table, thresholds.0, thresholds.1)
-                    .map_err(failed)?;
-            }
-            UpkeepAction::SetAutomatic(tables, enabled) => {
+            CompactionAction::SetAutomatic { tables, enabled } => {
                 for table in tables {
                     unless_gone(compactor.set_automatic_compaction(table, enabled))
                         .map_err(failed)?;
                 }
             }
-            UpkeepAction::Force(table, keys) => {
+            CompactionAction::Verify { tables, how } => self.verify(tables, how).await?,
+            CompactionAction::Scrub { tables, how } => self.scrub(tables, how).await?,
+            CompactionAction::Force { table, keys } => {
                 compactor.compact_ageless(table, &keys).await.map_err(failed)?;
             }
-            compaction => self.compact_tables(compaction).await?,
-        }
-        Ok(UpkeepReply::Done)
-    }
-
-    /// Executes a compaction of several tables.
-    async fn compact_tables(&self, action: UpkeepAction) -> Result<(), ActionError> {
-        let compactor = self.store.compactor();
-        let upgraded = async |tables: Vec<TableId>, scope: UpgradeScope| {
-            for table in tables {
-                unless_gone(compactor.upgrade(table, scope).await).map_err(failed)?;
-            }
-            Ok(())
-        };
-        match action {
-            UpkeepAction::Files(tables) => {
-                for (table, files) in tables {
+            CompactionAction::Files { files } => {
+                for (table, files) in files {
                     unless_gone(compactor.compact_files(table, &files).await).map_err(failed)?;
                 }
             }
-            UpkeepAction::Ranges(tables, ranges) => {
+            CompactionAction::Range { tables, ranges } => {
                 for table in tables {
                     unless_gone(compactor.compact_ranges(table, &ranges).await).map_err(failed)?;
                 }
             }
-            UpkeepAction::Partitions(tables) => {
-                for (table, key) in tables {
+            CompactionAction::Partition { keys } => {
+                for (table, key) in keys {
                     unless_gone(compactor.compact_partition(table, &key).await).map_err(failed)?;
                 }
             }
-            UpkeepAction::Split(tables) => {
+            CompactionAction::Split { tables } => {
                 for table in tables {
                     unless_gone(compactor.compact_split(table).await).map_err(failed)?;
                 }
             }
-            UpkeepAction::Garbage(tables, granularity) => {
-                let by = match granularity {
-                    GarbageGranularity::Row => TombstoneOption::Row,
-                    GarbageGranularity::Cell => TombstoneOption::Cell,
-                };
-                for table in tables {
-                    unless_gone(compactor.garbage_collect(table, by).await).map_err(failed)?;
-                }
+            CompactionAction::GarbageCollect { tables, granularity } => {
+                self.garbage_collect(tables, granularity).await?;
             }
-            UpkeepAction::Relocate(tables) => upgraded(tables, UpgradeScope::Misplaced).await?,
-            UpkeepAction::Recompress(tables) => {
-                upgraded(tables, UpgradeScope::OtherCompression).await?;
+            CompactionAction::Relocate { tables } => {
+                self.upgrade_files(tables, UpgradeScope::Misplaced).await?;
             }
-            other => stdx::invariant::broken(format_args!("no action for {other:?}")),
+            CompactionAction::Recompress { tables } => {
+                self.upgrade_files(tables, UpgradeScope::OtherCompression).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rewrites files without the data that deletions in other files hide.
+    async fn garbage_collect(
+        &self,
+        tables: Vec<TableId>,
+        granularity: GarbageGranularity,
+    ) -> Result<(), ActionError> {
+        let by = match granularity {
+            GarbageGranularity::Row => TombstoneOption::Row,
+            GarbageGranularity::Cell => TombstoneOption::Cell,
+        };
+        for table in tables {
+            let done = self.store.compactor().garbage_collect(table, by).await;
+            unless_gone(done).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Rewrites the files of a scope.
+    async fn upgrade_files(
+        &self,
+        tables: Vec<TableId>,
+        scope: UpgradeScope,
+    ) -> Result<(), ActionError> {
+        for table in tables {
+            unless_gone(self.store.compactor().upgrade(table, scope).await).map_err(failed)?;
         }
         Ok(())
     }

@@ -136,7 +136,7 @@ impl Pair {
     pub fn metrics(&self, number: usize) -> Result<BTreeMap<String, f64>> {
         let host = address(number);
         let endpoint = Endpoint { host: &host, port: API_PORT, timeout: None };
-        let request = Request { method: "GET", path: "/metrics", body: None };
+        let request = Request { method: "GET", path: "/metrics", authorization: None, body: None };
         let text = String::from_utf8(http::exchange(&endpoint, &request, None)?.body)?;
         let mut sums = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use admin::model::NodeReport;
+use blocking_client::api::ApiAccess;
 
 use super::file::{ClusterDir, ClusterFile, NodeFile};
 use super::{API_PORT, Failure, STEP, start};
@@ -113,9 +114,9 @@ pub(super) fn sees_down(report: &NodeReport, address: &str) -> bool {
 /// Waits until every node that runs knows that this one is dead: until then its place is not given
 /// away.
 pub(super) fn wait_until_seen_as_dead(
+    access: &ApiAccess,
     file: &ClusterFile,
-    number: u16,
-    timeout: u64,
+    start::Dead { number, timeout }: start::Dead,
 ) -> Result<(), Failure> {
     let Some(dead) = file.node(number) else { return Ok(()) };
     let deadline = Instant::now() + Duration::from_secs(timeout);
@@ -130,7 +131,7 @@ pub(super) fn wait_until_seen_as_dead(
         let unaware: Vec<u16> = others
             .iter()
             .filter(|node| {
-                let api = api_of(&node.address, API_PORT);
+                let api = api_of(&node.address, API_PORT, access);
                 let report = api.get::<NodeReport>("/api/v1/node");
                 !report.is_ok_and(|report| sees_down(&report, &dead.address))
             })

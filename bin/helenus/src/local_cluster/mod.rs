@@ -19,6 +19,7 @@ use std::process::Command as Program;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use tool_io::api_flags::ApiFlags;
 
 use crate::exit;
 use file::{ClusterDir, ClusterFile, NodeFile};
@@ -105,6 +106,8 @@ pub enum Command {
         node: u16,
         #[command(flatten)]
         place: Place,
+        #[command(flatten)]
+        login: ApiFlags,
         /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
@@ -142,11 +145,15 @@ pub enum Command {
         groups: Vec<String>,
         #[command(flatten)]
         place: Place,
+        #[command(flatten)]
+        login: ApiFlags,
     },
     /// Make the links between all nodes whole again
     Heal {
         #[command(flatten)]
         place: Place,
+        #[command(flatten)]
+        login: ApiFlags,
     },
 }
 
@@ -231,10 +238,12 @@ fn run(command: Command) -> Result<u8, Failure> {
             say_line!("node {node} has joined");
             Ok(exit::OK)
         }
-        Command::Replace { node, place, timeout } => {
+        Command::Replace { node, place, login, timeout } => {
+            let access = login.open().map_err(Failure::usage)?;
             let (dir, mut file) = open(&place)?;
             known(&file, node)?;
-            start::replace_node(&dir, &mut file, node, timeout)?;
+            let dead = start::Dead { number: node, timeout };
+            start::replace_node(&access, &dir, &mut file, dead)?;
             let old = place.dir.join(format!("node{node}.replaced"));
             say_line!("node {node} was replaced; its old files are in {}", old.display());
             Ok(exit::OK)
@@ -250,8 +259,10 @@ fn run(command: Command) -> Result<u8, Failure> {
             Ok(exit::OK)
         }
         Command::Logs { node, place, lines } => logs(&place, node, lines),
-        Command::Partition { groups, place } => partition::partition(&place, &groups),
-        Command::Heal { place } => partition::partition(&place, &[]),
+        Command::Partition { groups, place, login } => {
+            partition::partition(&place, &login, &groups)
+        }
+        Command::Heal { place, login } => partition::partition(&place, &login, &[]),
     }
 }
 

@@ -5,6 +5,8 @@
 use admin::model::ClusterCommand;
 use admin::operation::{CLUSTER, Method};
 use admin::verbs::HttpError;
+use blocking_client::api::ApiAccess;
+use tool_io::api_flags::ApiFlags;
 
 use super::file::{ClusterFile, NodeFile};
 use super::process::State;
@@ -41,8 +43,9 @@ pub(super) fn groups(file: &ClusterFile, words: &[String]) -> Result<Vec<Vec<u16
 }
 
 /// Cuts the links between the groups and heals all others; no group heals all.
-pub(super) fn partition(place: &Place, words: &[String]) -> Result<u8, Failure> {
+pub(super) fn partition(place: &Place, login: &ApiFlags, words: &[String]) -> Result<u8, Failure> {
     let (dir, mut file) = open(place)?;
+    let access = login.open().map_err(Failure::usage)?;
     let groups = groups(&file, words)?;
     let state = |node: &NodeFile| node.process.as_ref().map_or(State::Gone, |p| p.state());
     if let Some(paused) = file.nodes.iter().find(|n| state(n) == State::Paused) {
@@ -56,14 +59,14 @@ pub(super) fn partition(place: &Place, words: &[String]) -> Result<u8, Failure> 
     file.cut = groups;
     dir.save(&file)?;
     for node in file.nodes.iter().filter(|n| state(n) == State::Running) {
-        tell(node, file.cut_off_from(node.number))?;
+        tell(&access, node, file.cut_off_from(node.number))?;
     }
     say_line!("{}", shown(&file));
     Ok(exit::OK)
 }
 
-fn tell(node: &NodeFile, addresses: Vec<String>) -> Result<(), Failure> {
-    let api = api_of(&node.address, API_PORT);
+fn tell(access: &ApiAccess, node: &NodeFile, addresses: Vec<String>) -> Result<(), Failure> {
+    let api = api_of(&node.address, API_PORT, access);
     let number = node.number;
     let told = api.command(Method::Post, CLUSTER, &ClusterCommand::CutLinks { addresses });
     told.map_err(|error| {

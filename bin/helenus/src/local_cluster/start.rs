@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use blocking_client::CqlConnection;
+use blocking_client::api::ApiAccess;
 use clap::Args;
 use cql_client::Received;
 use cql_wire::request::RequestOptions;
@@ -290,20 +291,30 @@ pub(super) fn start_nodes(
     Ok(())
 }
 
+/// A node to replace.
+#[derive(Clone, Copy)]
+pub(super) struct Dead {
+    /// Its number.
+    pub(super) number: u16,
+    /// Seconds to wait for the other nodes, and for the new one.
+    pub(super) timeout: u64,
+}
+
 /// Starts an empty node that replaces one that does not run. The old one's files are kept until the
 /// next time, even if the start has to be retried.
 pub(super) fn replace_node(
+    access: &ApiAccess,
     dir: &ClusterDir,
     file: &mut ClusterFile,
-    number: u16,
-    timeout: u64,
+    dead: Dead,
 ) -> Result<(), Failure> {
+    let Dead { number, timeout } = dead;
     if file.runs(number) {
         return Err(Failure::failed(format!(
             "node {number} runs: only a dead one is replaced; \"helenus cluster kill {number}\" first"
         )));
     }
-    growth::wait_until_seen_as_dead(file, number, timeout)?;
+    growth::wait_until_seen_as_dead(access, file, dead)?;
     let work_dir = dir.work_dir_of(number);
     let old = work_dir.with_extension("replaced");
     let told = |e: io::Error| Failure::failed(format!("\"{}\": {e}", work_dir.display()));

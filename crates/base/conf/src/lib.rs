@@ -53,7 +53,7 @@ pub use parameterized::ParameterizedClass;
 pub use reference::reference_markdown;
 pub use server_encryption::{InternodeAuthenticator, InternodeEncryption, ServerEncryptionOptions};
 pub use value::{
-    Address, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
+    Address, ApiLogin, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
     CommitFailurePolicy, CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression,
     InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner,
     Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,

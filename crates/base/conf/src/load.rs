@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use crate::audit::AuditOptions;
 use crate::certificate_login;
-use crate::encryption::{EncryptionOptions, WrongKey};
+use crate::encryption::{CertificatesOfClients, EncryptionOptions, WrongKey};
 use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::server_encryption::{self, ServerEncryptionOptions};
 use crate::spelling;
 use crate::value::{
-    Authenticator, Authorizer, CidrAuthorizer, CommitFailurePolicy, CommitLogSync,
+    ApiLogin, Authenticator, Authorizer, CidrAuthorizer, CommitFailurePolicy, CommitLogSync,
     NetworkAuthorizer, Snitch, SstableFormat, StorageCompatibilityMode, class_name,
 };
 use crate::yaml::{self, Node, NodeKind};
@@ -503,7 +503,9 @@ impl Loader {
         }
         let wrong_keys = match name {
             _ if node.is_null() => None,
-            "client_encryption_options" => EncryptionOptions::parse(node).err(),
+            "client_encryption_options" | "api_encryption_options" => {
+                EncryptionOptions::parse(node).err()
+            }
             "server_encryption_options" => ServerEncryptionOptions::parse(node).err(),
             "audit_logging_options" => AuditOptions::parse(node).err(),
             _ => None,
@@ -789,6 +791,7 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     }
     check_addresses(options, wrong);
     check_protection(options, wrong);
+    check_api(options, wrong);
     check_files(options, wrong);
     check_tokens(options, wrong);
     if options.mutation_bytes_max() > options.commitlog_segment_size.0 / 2 {
@@ -847,6 +850,45 @@ fn check_protection(options: &Options, wrong: &mut Inconsistent<'_>) {
     let hash = options.auth_superuser_salted_password.as_deref();
     if hash.is_some_and(|hash| hash.len() != 60 || !hash.starts_with("$2a$")) {
         wrong.add("auth_superuser_salted_password", "is not a bcrypt hash of the form $2a$");
+    }
+}
+
+/// Checks that other machines need a login at the API, and that some client can log in.
+fn check_api(options: &Options, wrong: &mut Inconsistent<'_>) {
+    let needs_login = match options.api_login {
+        None if options.api_address.is_loopback() => false,
+        None => {
+            wrong.add(
+                "api_address",
+                format!(
+                    "is {}, where clients of other machines could stop this node without a login; set \
+                     \"api_login\" to required or remote, or to none if only trusted machines reach it",
+                    options.api_address
+                ),
+            );
+            false
+        }
+        Some(ApiLogin::None) => false,
+        Some(ApiLogin::Required | ApiLogin::Remote) => true,
+    };
+    let encryption = &options.api_encryption_options;
+    let certificates = encryption.asks_for_encryption()
+        && encryption.require_client_auth != CertificatesOfClients::NotRequired;
+    let has_roles = options.authenticator != Authenticator::AllowAll;
+    if needs_login && options.api_tokens_file.is_none() && !has_roles {
+        let detail = match certificates {
+            true => {
+                "certificates stand for roles, and \"authenticator\" allows all clients without roles"
+            }
+            false => "no client could log in",
+        };
+        wrong.add(
+            "api_login",
+            format!(
+                "asks for logins, but {detail}; set \"authenticator\" to PasswordAuthenticator, or name a \
+                 file of tokens in \"api_tokens_file\" (\"helenus token create\" writes it)"
+            ),
+        );
     }
 }
 

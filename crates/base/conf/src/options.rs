@@ -19,7 +19,7 @@ use crate::encryption::EncryptionOptions;
 use crate::parameterized::ParameterizedClass;
 use crate::server_encryption::{InternodeAuthenticator, ServerEncryptionOptions};
 use crate::value::{
-    Address, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
+    Address, ApiLogin, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
     CommitFailurePolicy, CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression,
     InternodeCompression, LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner,
     Range, Refusal, Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode, Value,
@@ -299,6 +299,11 @@ settings! {
         supported cold api_address: Address = loopback();
         /// Port for nodetool, the HTTP API and `/metrics`.
         supported cold api_port: u16 = 10_000, 1 to 65_535;
+        /// Which clients of the API must log in: `required` all, `remote` those of other machines, `none` no client.
+        /// Unset: none, and `api_address` must be a loopback address. See [security](security.md#the-api).
+        supported cold api_login: Option<ApiLogin> = None;
+        /// File of hashed bearer tokens for the API, as `helenus token` writes it.
+        supported cold api_tokens_file: Option<String> = None;
         /// TCP keep-alive on client connections.
         supported cold rpc_keepalive: bool = true;
     }
@@ -334,6 +339,9 @@ settings! {
         /// Whether and how connections of CQL clients are encrypted: keys of Cassandra 5.0 and of Scylla, see
         /// [TLS](tls.md).
         supported cold client_encryption_options: EncryptionOptions = EncryptionOptions::default();
+        /// Whether and how connections of the API (nodetool, HTTP, `/metrics`) are encrypted: the keys of
+        /// `client_encryption_options`, see [security](security.md#the-api).
+        supported cold api_encryption_options: EncryptionOptions = EncryptionOptions::default();
         /// Whether and how connections between nodes are encrypted: keys of Cassandra 5.0 and of Scylla, see
         /// [TLS](tls.md).
         supported cold server_encryption_options: ServerEncryptionOptions = ServerEncryptionOptions::default();

@@ -15,9 +15,9 @@ use stdx::Token;
 use crate::yaml::{Node, NodeKind};
 
 pub use words::{
-    Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode, CommitFailurePolicy,
-    CommitLogSync, DiskFailurePolicy, FlushCompression, InternodeCompression, LogFormat, LogLevel,
-    NetworkAuthorizer, Partitioner, Snitch, SstableFormat, SstableVersion,
+    ApiLogin, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
+    CommitFailurePolicy, CommitLogSync, DiskFailurePolicy, FlushCompression, InternodeCompression,
+    LogFormat, LogLevel, NetworkAuthorizer, Partitioner, Snitch, SstableFormat, SstableVersion,
     StorageCompatibilityMode,
 };
 
@@ -46,6 +46,11 @@ impl Address {
     /// Returns true for 0.0.0.0 and `::`.
     pub fn is_wildcard(&self) -> bool {
         matches!(self, Address::Ip(ip) if ip.is_unspecified())
+    }
+
+    /// Returns true for a literal loopback address. A host name may mean another one.
+    pub fn is_loopback(&self) -> bool {
+        matches!(self, Address::Ip(ip) if ip.to_canonical().is_loopback())
     }
 
     /// Returns the literal address, if it is one.

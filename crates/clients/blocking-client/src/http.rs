@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use http_client::{Request, split_answer};
 
-use crate::socket::{DialError, Endpoint};
+use crate::api::ApiAccess;
+use crate::socket::{DialError, Endpoint, Socket};
 
 pub use http_client::{JSON, OCTETS};
 
@@ -32,7 +33,7 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
-/// Sends a request and waits for the answer; `patience` is for each wait for the network.
+/// Sends a request without a login in the clear and waits for the answer; see [`exchange_as`].
 ///
 /// # Errors
 /// See [`HttpFault`]. No status of an answer is an error.
@@ -41,9 +42,29 @@ pub fn exchange(
     request: &Request<'_>,
     patience: Option<Duration>,
 ) -> Result<HttpAnswer, HttpFault> {
-    let (mut stream, _) = endpoint.dial().map_err(DialError::into_io)?;
+    exchange_as(&ApiAccess::default(), endpoint, request, patience)
+}
+
+/// Sends a request with the login and the TLS of `access` and waits for the answer; `patience` is for each wait for
+/// the network.
+///
+/// # Errors
+/// See [`HttpFault`]. No status of an answer is an error.
+pub fn exchange_as(
+    access: &ApiAccess,
+    endpoint: &Endpoint<'_>,
+    request: &Request<'_>,
+    patience: Option<Duration>,
+) -> Result<HttpAnswer, HttpFault> {
+    let (socket, address) = endpoint.dial().map_err(DialError::into_io)?;
+    socket.set_write_timeout(patience)?;
+    let mut stream = match access.tls() {
+        None => Socket::Plain(socket),
+        Some(peer) => Socket::with_tls_to(socket, address, endpoint.host, peer.clone())
+            .map_err(|error| HttpFault::Connect(error.into_io()))?,
+    };
     stream.set_read_timeout(patience)?;
-    stream.set_write_timeout(patience)?;
+    let request = Request { authorization: access.authorization(), ..*request };
     stream.write_all(request.head(endpoint.host, endpoint.port).as_bytes())?;
     stream.write_all(request.body.map_or(&[], |(_, bytes)| bytes))?;
     let mut answer = Vec::new();

@@ -1,11 +1,12 @@
 //! The CQL and HTTP clients of tools that block: `cqlsh`, `bench`, `conformance`, `xtask`, `nodetool`.
 //!
 //! Owns: sockets (dialling, TLS), the waits of reads, the drivers that carry bytes between a socket
-//! and the machines of `cql-client` and `http-client`. Never: frames, retries, what an answer means
+//! and the machines of `cql-client` and `http-client`, logins at the API ([`api`]). Never: frames, retries, what an answer means
 //! to a person.
 //!
-//! Reading order: [`Socket`], [`CqlConnection`], [`http`]. A tool: sockets, the clock.
+//! Reading order: [`Socket`], [`CqlConnection`], [`http`], [`api`]. A tool: sockets, the clock.
 
+pub mod api;
 pub mod http;
 
 mod cql;

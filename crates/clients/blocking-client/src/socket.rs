@@ -138,13 +138,41 @@ impl Socket {
         address: SocketAddr,
         peer: TlsPeer,
     ) -> Result<Socket, DialError> {
+        // The verifiers of cqlsh ignore the name, and an address is always a valid one.
+        Socket::with_tls_to(socket, address, "", peer)
+    }
+
+    /// Shakes hands over a socket to `address`, the address of a host. The configuration decides whether the
+    /// certificate must be of that host.
+    ///
+    /// # Errors
+    /// `Tls`.
+    pub fn with_tls_to(
+        socket: TcpStream,
+        address: SocketAddr,
+        host: &str,
+        peer: TlsPeer,
+    ) -> Result<Socket, DialError> {
         let failed = |error| DialError::Tls(address, error);
-        // Verifiers of our tools ignore the name, and an address is always a valid one.
-        let name = ServerName::IpAddress(address.ip().into());
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.unwrap_or_else(|_| ServerName::IpAddress(address.ip().into()));
         let tls = ClientConnection::new(peer.config, name).map_err(Error::other).map_err(failed)?;
         let mut session = TlsSession { tls, socket };
         session.handshake(peer.timeout).map_err(failed)?;
         Ok(Socket::Tls(Box::new(session)))
+    }
+}
+
+impl Socket {
+    /// Longest wait of each read; `None`: no limit.
+    ///
+    /// # Errors
+    /// The socket refuses.
+    pub fn set_read_timeout(&self, wait: Option<Duration>) -> io::Result<()> {
+        match self {
+            Socket::Plain(socket) => socket.set_read_timeout(wait),
+            Socket::Tls(session) => session.socket.set_read_timeout(wait),
+        }
     }
 }
 

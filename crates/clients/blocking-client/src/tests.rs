@@ -175,7 +175,7 @@ fn a_body_goes_behind_its_length_and_any_status_is_an_answer() {
     });
     let endpoint = Endpoint { host: "127.0.0.1", port, timeout: None };
     let body: Option<(&str, &[u8])> = Some((http::JSON, b"{\"a\":1}"));
-    let request = HttpRequest { method: "POST", path: "/x?y", body };
+    let request = HttpRequest { method: "POST", path: "/x?y", authorization: None, body };
     let answer = http::exchange(&endpoint, &request, Some(Duration::from_secs(60))).unwrap();
     assert_eq!(answer, http::HttpAnswer { status: 404, body: b"none".to_vec() });
     let sent = server.join().unwrap();

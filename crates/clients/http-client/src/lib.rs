@@ -10,6 +10,8 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// Path with its query.
     pub path: &'a str,
+    /// Value of the `Authorization` header.
+    pub authorization: Option<&'a str>,
     /// Content type and bytes.
     pub body: Option<(&'a str, &'a [u8])>,
 }
@@ -22,7 +24,7 @@ pub const OCTETS: &str = "application/octet-stream";
 impl Request<'_> {
     /// Status line and headers.
     pub fn head(&self, host: &str, port: u16) -> String {
-        let Request { method, path, body } = self;
+        let Request { method, path, authorization, body } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         let about_body = match body {
             Some((kind, body)) => {
@@ -30,8 +32,10 @@ impl Request<'_> {
             }
             None => String::new(),
         };
+        let login = authorization.map(|value| format!("Authorization: {value}\r\n"));
+        let login = login.unwrap_or_default();
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n{about_body}\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n{login}{about_body}\r\n"
         )
     }
 }
@@ -128,9 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_hosts_stand_in_brackets() {
+    fn ipv6_hosts_stand_in_brackets_and_a_login_is_a_header() {
         let body: Option<(&str, &[u8])> = Some((JSON, b"{}"));
-        let head = Request { method: "POST", path: "/x", body }.head("::1", 10_000);
+        let request = Request { method: "POST", path: "/x", authorization: Some("Bearer t"), body };
+        let head = request.head("::1", 10_000);
+        assert!(head.contains("\r\nAuthorization: Bearer t\r\n"), "{head}");
         assert!(head.contains("\r\nHost: [::1]:10000\r\n"), "{head}");
         assert!(head.contains("\r\nContent-Length: 2\r\n") && head.ends_with("\r\n\r\n"));
     }

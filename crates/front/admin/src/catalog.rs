@@ -42,9 +42,10 @@ pub fn markdown() -> String {
          What nodetool does goes through HTTP: each of its commands is one or a few of these requests. Paths below\n\
          `/api/v1/` are version 1: fields are added to them, and none is renamed or removed. [nodetool.md](nodetool.md#the-api)\n\
          says how to connect and which errors there are.\n\n\
-         *Needs*: `reads` changes nothing; `changes` changes settings, files or the schedule, and no data is lost;\n\
-         `destroys` removes data, snapshots, hints or a member, or ends the service of the node. *Where*: every `shard`\n\
-         of the node, the `node` itself, or the `cluster`, where others take part.\n\n\
+         *Needs*: `nothing` needs no login; `reads` changes nothing; `changes` changes settings, files or the schedule, and no\n\
+         data is lost; `destroys` removes data, snapshots, hints or a member, or ends the service of the node. Where\n\
+         [logins](security.md#the-api) are needed, the scope read-only is for `reads`, the scope operator for all. *Where*: every\n\
+         `shard` of the node, the `node` itself, or the `cluster`, where others take part.\n\n\
          ## Requests\n\n| request | needs | where | body or query, and what it does |\n| --- | --- | --- | --- |\n",
     );
     for route in ROUTES {

@@ -320,7 +320,8 @@ fn to_clean(
 ) -> Result<Vec<TableId>, ActionError> {
     let found = snapshot.schema.keyspace(keyspace).filter(|k| !k.is_virtual);
     let Some(found) = found else {
-        return Err(argument(format!("Keyspace [{keyspace}] does not exist.")));
+        let text = format!("Keyspace [{keyspace}] does not exist.");
+        return Err(ActionError::UnknownKeyspace(text));
     };
     if replication_of(found) == Replication::Local {
         return Ok(Vec::new());
@@ -330,7 +331,10 @@ fn to_clean(
     }
     let id = |name: &String| match found.tables.get(name.as_str()) {
         Some(table) => Ok(table.id),
-        None => Err(argument(format!("Unknown keyspace/cf pair ({keyspace}.{name})"))),
+        None => {
+            let text = format!("Unknown keyspace/cf pair ({keyspace}.{name})");
+            Err(ActionError::UnknownTable(text))
+        }
     };
     tables.iter().map(id).collect()
 }
@@ -339,7 +343,7 @@ fn to_clean(
 /// separated by `:`, a colon in a component as `\:`.
 ///
 /// # Errors
-/// `Argument`: no such table, or not a key of it.
+/// `UnknownKeyspace`, `UnknownTable`, `InvalidKey`.
 pub(crate) fn endpoints(
     snapshot: &ClusterSnapshot,
     keyspace: &str,
@@ -347,10 +351,11 @@ pub(crate) fn endpoints(
     key: &str,
 ) -> Result<EndpointsReport, ActionError> {
     let Some(found) = snapshot.schema.keyspace(keyspace) else {
-        return Err(argument(format!("Unknown keyspace '{keyspace}'")));
+        return Err(ActionError::UnknownKeyspace(format!("Unknown keyspace '{keyspace}'")));
     };
     let Some(table) = found.tables.get(table) else {
-        return Err(argument(format!("Unknown table '{table}' in keyspace '{keyspace}'")));
+        let text = format!("Unknown table '{table}' in keyspace '{keyspace}'");
+        return Err(ActionError::UnknownTable(text));
     };
     let token = token_of(&key_bytes(table, key)?);
     let placements = snapshot.placements_of_table(table.id);
@@ -362,14 +367,14 @@ pub(crate) fn endpoints(
 fn key_bytes(table: &Table, key: &str) -> Result<Vec<u8>, ActionError> {
     let columns = table.partition_key();
     let bytes = |column: &schema::Column, text: &str| {
-        column.ty.from_string(text).map_err(|error| argument(error.to_string()))
+        column.ty.from_string(text).map_err(|error| ActionError::InvalidKey(error.to_string()))
     };
     if let [only] = columns {
         return bytes(only, key);
     }
     let parts = components(key);
     if parts.len() != columns.len() {
-        return Err(argument(format!(
+        return Err(ActionError::InvalidKey(format!(
             "the partition key of {}.{} has {} components separated by ':', not {}",
             table.keyspace,
             table.name,
@@ -380,8 +385,10 @@ fn key_bytes(table: &Table, key: &str) -> Result<Vec<u8>, ActionError> {
     let mut composite = Vec::new();
     for (column, part) in columns.iter().zip(&parts) {
         let value = bytes(column, part)?;
-        let length = u16::try_from(value.len())
-            .map_err(|_| argument("a component of a key is longer than 65535 bytes"))?;
+        let length = u16::try_from(value.len()).map_err(|_| {
+            let text = "a component of a key is longer than 65535 bytes";
+            ActionError::InvalidKey(text.to_owned())
+        })?;
         composite.extend_from_slice(&length.to_be_bytes());
         composite.extend_from_slice(&value);
         composite.push(0);

@@ -3,6 +3,7 @@
 
 mod caches;
 mod cluster;
+mod error_kind;
 mod load;
 mod ownership;
 mod repair;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use crate::cluster_command::ClusterCommand;
+pub use crate::compaction_command::CompactionCommand;
 pub use caches::CacheReport;
 pub use cluster::{
     CidrFilteringReport, ClientReport, ClusterReport, CopyReport, EndpointsReport,
@@ -21,6 +23,7 @@ pub use cluster::{
     MessagesReport, PendingHintsReport, ReadRepairReport, RemovalReport, SettingsReport,
     StageReport, StreamFileReport, StreamProgress, StreamReport, StreamingReport, TrafficReport,
 };
+pub use error_kind::ErrorKind;
 pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
@@ -30,8 +33,8 @@ pub use repair::{
 };
 pub use sampling::{SampleJob, SampleReport, SampleRequest, SamplerReport};
 pub use upkeep::{
-    CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportReport,
-    ImportRequest, RefreshRequest, RepairedRequest, ScrubRequest, SstableReport, VerifyRequest,
+    CompactionSettings, DamagedReport, GarbageGranularity, ImportReport, ImportRequest,
+    RefreshRequest, RepairedRequest, ScrubRequest, SstableReport, VerifyRequest,
 };
 
 use crate::histogram::HistogramReport;
@@ -637,6 +640,9 @@ pub struct DrainRequest {}
 pub struct ErrorReport {
     /// In words.
     pub error: String,
+    /// The same for programs; a node of an older version sends none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ErrorKind>,
 }
 
 impl KeyspaceReport {

@@ -40,6 +40,8 @@ impl fmt::Display for Method {
 /// How dangerous an operation is: what a role needs to be allowed to carry it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
+    /// Tells nothing but that the node answers; needs no login.
+    Open,
     /// Changes nothing.
     Reads,
     /// Changes settings, files or the schedule; another operation sets them back, and no data is lost.
@@ -52,6 +54,7 @@ impl Class {
     /// For documents.
     pub const fn name(self) -> &'static str {
         match self {
+            Class::Open => "nothing",
             Class::Reads => "reads",
             Class::Changes => "changes",
             Class::Destroys => "destroys",
@@ -146,18 +149,24 @@ pub(crate) const fn compaction(command: &'static str) -> Call {
     Call { method: Method::Post, path: COMPACTIONS, command }
 }
 
-/// Declares an enum of commands with named fields, each variant with its [`CommandRow`].
+/// Declares the commands of a path, each with its [`CommandRow`], and their actions: the same variants with the fields
+/// after `as`.
 macro_rules! commands {
     (
         $(#[$of_enum:meta])*
-        pub enum $name:ident {
-            $(
-                $(#[$of_variant:meta])*
-                $variant:ident {
-                    $( $(#[$of_field:meta])* $field:ident : $type:ty ),* $(,)?
-                } = $row:expr
-            ),* $(,)?
-        }
+        pub enum $name:ident;
+
+        $(#[$of_action:meta])*
+        pub enum $action:ident;
+
+        $(
+            $(#[$of_variant:meta])*
+            $variant:ident {
+                $( $(#[$of_field:meta])* $field:ident : $type:ty ),* $(,)?
+            } as {
+                $( $(#[$of_found:meta])* $found:ident : $found_type:ty ),* $(,)?
+            } = $row:expr;
+        )*
     ) => {
         $(#[$of_enum])*
         pub enum $name {
@@ -167,13 +176,11 @@ macro_rules! commands {
         impl $name {
             /// The rows of all commands.
             pub const ROWS: &'static [$crate::operation::CommandRow] = &[$($row),*];
+        }
 
-            /// The row of this command.
-            pub fn row(&self) -> &'static $crate::operation::CommandRow {
-                match self {
-                    $( $name::$variant { .. } => const { &$row } ),*
-                }
-            }
+        $(#[$of_action])*
+        pub enum $action {
+            $( $(#[$of_variant])* $variant { $( $(#[$of_found])* $found : $found_type ),* } ),*
         }
     };
 }

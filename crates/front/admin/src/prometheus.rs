@@ -57,6 +57,31 @@ pub fn text(
     page.finish()
 }
 
+/// Counts of requests that the API refused, as the rest of the page.
+pub(crate) fn refusals(failed_logins: u64, unauthenticated: u64, forbidden: u64) -> String {
+    let mut page = Page::default();
+    for (name, help, count) in [
+        (
+            "helenus_api_failed_logins_total",
+            "logins at the API with wrong credentials",
+            failed_logins,
+        ),
+        (
+            "helenus_api_unauthenticated_total",
+            "requests of the API refused without a valid login",
+            unauthenticated,
+        ),
+        (
+            "helenus_api_forbidden_total",
+            "requests of the API refused because the login lacks the scope",
+            forbidden,
+        ),
+    ] {
+        page.family(name, Kind::Counter, help).sample(&[], count);
+    }
+    page.finish()
+}
+
 fn of_node(page: &mut Page, node: &NodeReport) {
     let labels = [
         ("version", node.server_version.as_str()),

@@ -7,14 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use admin_access::{AccessScope, Secret};
 use rt::{ForeignCaller, Mesh};
 use stdx::{ShardId, TableId, Token};
+use tls::PeerCertificate;
 
 use crate::cluster_command::ClusterCommand;
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{
     AutoRepairReport, ClearRequest, ClientReport, ClusterReport, CompactionReport, EndpointsReport,
-    EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, NodeReport,
+    ErrorKind, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, NodeReport,
     ParticipationReport, PlannedReport, RepairCommand, RepairReport, RepairSummary,
     RepairSummaryQuery, SampleRequest, SamplerReport, SnapshotReport, TableReport,
 };
@@ -121,6 +123,8 @@ pub enum AdminRequest {
     SetGuardrail(GuardrailRequest),
     /// Roles whose passwords this shard verified recently.
     CachedCredentials,
+    /// Check a login at the API; any shard can answer, with [`AdminReply::Login`].
+    LogIn(ApiLogin),
     /// Makes this shard verify the password of a role (`None`: of all) again at its next login.
     ForgetCredentials(Option<String>),
     /// CIDR groups with their ranges, all or those of an address; any shard can answer.
@@ -129,6 +133,36 @@ pub enum AdminRequest {
     ListSnapshots,
     /// Forget snapshots; to one shard.
     ClearSnapshots(ClearRequest),
+}
+
+/// A login at the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiLogin {
+    /// A role with its password.
+    Password {
+        /// The role.
+        user: String,
+        /// The password.
+        password: Secret,
+        /// Address of the client.
+        address: IpAddr,
+    },
+    /// A trusted certificate, whose identity stands for a role.
+    Certificate(Box<PeerCertificate>),
+}
+
+/// Outcome of a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginReply {
+    /// The client is this role.
+    Role {
+        /// Its name.
+        name: String,
+        /// What it may do; `None`: nothing.
+        scope: Option<AccessScope>,
+    },
+    /// It is not, in Cassandra's words.
+    Refused(String),
 }
 
 /// About samples of a shard's tables.
@@ -184,6 +218,8 @@ pub enum AdminReply {
     /// To `CachedCredentials`: all of them; to `ForgetCredentials`: the roles that were forgotten, or
     /// an empty name for all.
     Credentials(BTreeSet<String>),
+    /// To `LogIn`.
+    Login(LoginReply),
     /// To `CidrGroups`.
     CidrGroups(BTreeMap<String, Vec<String>>),
     /// To `Upkeep`.
@@ -200,6 +236,15 @@ pub enum ActionError {
     /// The arguments name something that is missing or cannot be used.
     #[error("{0}")]
     Argument(String),
+    /// The arguments name a keyspace that does not exist.
+    #[error("{0}")]
+    UnknownKeyspace(String),
+    /// The arguments name a table that does not exist.
+    #[error("{0}")]
+    UnknownTable(String),
+    /// An argument is no partition key of its table.
+    #[error("{0}")]
+    InvalidKey(String),
     /// It exists already (a snapshot of that name).
     #[error("{0}")]
     Exists(String),
@@ -209,6 +254,21 @@ pub enum ActionError {
     /// It failed on this node: see its log.
     #[error("{0}")]
     Failed(String),
+}
+
+impl ActionError {
+    /// Returns the kind of the answer of the API.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            ActionError::Argument(_) => ErrorKind::Argument,
+            ActionError::UnknownKeyspace(_) => ErrorKind::UnknownKeyspace,
+            ActionError::UnknownTable(_) => ErrorKind::UnknownTable,
+            ActionError::InvalidKey(_) => ErrorKind::InvalidKey,
+            ActionError::Exists(_) => ErrorKind::Exists,
+            ActionError::Unsupported(_) => ErrorKind::Unsupported,
+            ActionError::Failed(_) => ErrorKind::Failed,
+        }
+    }
 }
 
 /// The shards of a node.

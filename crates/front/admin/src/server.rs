@@ -4,10 +4,13 @@
 //! one without a preflight (a cross-origin request of that type needs a permission that is never
 //! given).
 
+mod access;
 mod api;
+mod authorise;
 mod cidr;
 mod cluster;
 mod connections;
+mod encryption;
 mod load;
 mod log;
 mod node;
@@ -30,6 +33,7 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin_access::Tokens;
 use axum::extract::DefaultBodyLimit;
 use axum::{Router, middleware};
 use rt::Rt;
@@ -38,9 +42,13 @@ use tokio::net::TcpListener;
 
 use crate::model::LOAD_BYTES_MAX;
 use crate::request::{AdminCaller, AdminReply, AdminRequest};
+use access::Access;
+pub use access::{AccessParts, LoginPolicy};
 use api::{Api, BODY_BYTES_MAX};
 pub use cidr::report as cidr_filtering;
 pub use cluster::stages;
+use encryption::SharedEncryption;
+pub use encryption::{ApiEncryption, PlainConnections};
 pub use log::LogControl;
 pub use route::{Guard, Route};
 pub use routes::ROUTES;
@@ -82,11 +90,16 @@ pub struct AdminParts {
     pub caller: AdminCaller,
     /// Changes log levels, if the program supports that.
     pub log: Option<Arc<dyn LogControl>>,
+    /// Logins of clients.
+    pub access: AccessParts,
+    /// TLS; `None`: all connections are in the clear.
+    pub encryption: Option<ApiEncryption>,
 }
 
 /// The running HTTP server; dropping it stops it without waiting.
 pub struct AdminServer {
     address: SocketAddr,
+    access: AdminAccess,
     service: AdminService,
 }
 
@@ -96,24 +109,34 @@ impl AdminServer {
     /// # Errors
     /// `Listen`: the address is taken; `Runtime`: the system refused a thread.
     pub fn start(rt: &Rt, parts: AdminParts) -> Result<AdminServer, AdminError> {
-        let AdminParts { address, caller, log } = parts;
+        let AdminParts { address, caller, log, access, encryption } = parts;
+        let access = Arc::new(Access::new(access));
+        let encryption = SharedEncryption::new(encryption);
         let listen = |error| AdminError::Listen { address, error };
         let listener = StdListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let local = listener.local_addr().map_err(listen)?;
         let shards = rt.shard_count();
+        let (of_api, of_listener) = (access.clone(), encryption.clone());
         let body = move |scope: Scope<NoRequest, ()>| async move {
-            serve(listener, Api::new(scope.caller(caller), shards, log)).await;
+            let api = Api::new(scope.caller(caller), of_api, shards, log);
+            serve(listener, of_listener, api).await;
         };
         let double = |request: NoRequest| match request {};
         let service = Service::start(rt, SPEC, body, double).map_err(AdminError::Runtime)?;
         tracing::info!(address = %local, "serving nodetool, the API and /metrics");
-        Ok(AdminServer { address: local, service })
+        let access = AdminAccess { access, encryption };
+        Ok(AdminServer { address: local, access, service })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its logins and its TLS.
+    pub fn access(&self) -> &AdminAccess {
+        &self.access
     }
 
     /// Waits for its end; `None` when it was stopped.
@@ -133,11 +156,30 @@ impl AdminServer {
     }
 }
 
+/// Logins and TLS of a running server; clones share them.
+#[derive(Clone)]
+pub struct AdminAccess {
+    access: Arc<Access>,
+    encryption: SharedEncryption,
+}
+
+impl AdminAccess {
+    /// Makes new connections use these keys.
+    pub fn set_encryption(&self, encryption: ApiEncryption) {
+        self.encryption.set(encryption);
+    }
+
+    /// Replaces the bearer tokens, from the next request on.
+    pub fn set_tokens(&self, tokens: Tokens) {
+        self.access.set_tokens(tokens);
+    }
+}
+
 /// The way from the server to the shards.
 type ShardCaller = ServiceCaller<AdminRequest, AdminReply>;
 
 /// Serves until it is dropped; returns when the listener cannot be used.
-async fn serve(listener: StdListener, api: Api) {
+async fn serve(listener: StdListener, encryption: SharedEncryption, api: Api) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -148,9 +190,9 @@ async fn serve(listener: StdListener, api: Api) {
     let rates = api.rates.clone();
     let follow = rates.follow(&api);
     let service = routes(api.clone())
-        .layer(axum::middleware::from_fn(connections::receive))
+        .layer(middleware::from_fn_with_state(api.clone(), authorise::authorise))
         .into_make_service_with_connect_info::<connections::OfConnection>();
-    let serve = axum::serve(connections::Limited::new(listener), service);
+    let serve = axum::serve(connections::Limited::new(listener, encryption), service);
     tokio::select! {
         result = serve => if let Err(error) = result {
             tracing::error!(%error, "admin server ended");

@@ -3,6 +3,7 @@
 //! Owns: [`serve_shard`]. Questions are answered at once, commands in a task of the shard's gate. Reading order:
 //! this file, `reports`, `samples`.
 
+mod logins;
 mod reports;
 mod samples;
 
@@ -169,6 +170,7 @@ impl Served {
                 return Ok(AdminReply::History(self.actions.compaction_history().await?));
             }
             AdminRequest::Command(command) => self.command(command).await?,
+            AdminRequest::LogIn(login) => return Ok(AdminReply::Login(self.log_in(login).await?)),
             AdminRequest::ListSnapshots => {
                 return Ok(AdminReply::Snapshots(self.actions.list_snapshots().await?));
             }

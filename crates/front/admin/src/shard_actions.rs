@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 
+use admin_access::{RolePermissions, Secret};
 use stdx::{TableId, Token};
+use tls::PeerCertificate;
 
 use crate::cluster_command::ClusterAction;
 use crate::commands::{UpkeepAction, UpkeepReply};
@@ -78,6 +81,21 @@ pub trait ShardActions {
     fn forget_credentials(&self, _role: Option<&str>) -> bool {
         false
     }
+    /// Checks the password of a role that logs in at the API. The hash runs on a thread of its own.
+    ///
+    /// # Errors
+    /// `Unsupported`: this node has no passwords; `Failed`: too many logins are being checked.
+    fn log_in(&self, _login: PasswordLogin) -> Work<Result<(), LoginRefusal>> {
+        Box::pin(async move { Err(ActionError::Unsupported("a login with a password")) })
+    }
+    /// Returns the identity in a certificate, by the rule of the node.
+    fn identity_of(&self, certificate: &PeerCertificate) -> Option<String> {
+        certificate.spiffe_id().map(str::to_owned)
+    }
+    /// Returns whether roles have permissions.
+    fn role_permissions(&self) -> RolePermissions {
+        RolePermissions::SuperusersOnly
+    }
     /// Limits on statements.
     fn guardrails(&self) -> Vec<GuardrailReport> {
         Vec::new()
@@ -126,6 +144,21 @@ pub trait ShardActions {
         Err(ActionError::Unsupported("repair_summary"))
     }
 }
+
+/// A password to check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PasswordLogin {
+    /// The role.
+    pub user: String,
+    /// Its password.
+    pub password: Secret,
+    /// Address of the client.
+    pub address: IpAddr,
+}
+
+/// Reason of a refused login, in Cassandra's words: the same for a wrong password and a role that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginRefusal(pub String);
 
 /// Facts about a node that do not change while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

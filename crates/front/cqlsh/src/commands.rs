@@ -543,7 +543,7 @@ pub(crate) fn no_servers(target: &Target, failure: &Failure) -> String {
 
 /// Asks for a password: on the terminal, without an echo where `stty` can switch it off, even when
 /// statements come from standard input; without a terminal on standard input.
-pub(crate) fn ask_password() -> String {
+pub fn ask_password() -> String {
     let mut line = String::new();
     let terminal = File::options().read(true).write(true).open("/dev/tty");
     let read = match terminal {

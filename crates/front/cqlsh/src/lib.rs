@@ -38,6 +38,8 @@ mod time;
 mod tls;
 mod trace;
 
+pub use commands::ask_password;
+
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use admin::model::ErrorReport;
 use blocking_client::Endpoint;
+use blocking_client::api::ApiAccess;
 use blocking_client::http::{self, HttpFault, OCTETS};
 use http_client::Request;
 use serde::de::DeserializeOwned;
@@ -23,13 +24,15 @@ pub(crate) enum HttpError {
     Strange(String),
 }
 
-/// Where the API is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where the API is, and the login there.
+#[derive(Clone, Debug)]
 pub(crate) struct Api {
     /// Name or address.
     pub(crate) host: String,
     /// Port.
     pub(crate) port: u16,
+    /// Login and TLS.
+    pub(crate) access: ApiAccess,
 }
 
 impl Api {
@@ -63,7 +66,8 @@ impl Api {
         patience: Option<Duration>,
     ) -> Result<Vec<u8>, HttpError> {
         let endpoint = Endpoint { host: &self.host, port: self.port, timeout: Some(CONNECT_MAX) };
-        let answer = http::exchange(&endpoint, &Request { method, path, body }, patience);
+        let request = Request { method, path, authorization: None, body };
+        let answer = http::exchange_as(&self.access, &endpoint, &request, patience);
         let http::HttpAnswer { status, body } = answer.map_err(|fault| match fault {
             HttpFault::Connect(error) => HttpError::Connect(error),
             HttpFault::Strange(words) => HttpError::Strange(words),

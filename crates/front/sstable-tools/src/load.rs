@@ -29,6 +29,8 @@ use super::out::memory;
 use super::targets::{Found, Search, Target, find};
 use super::{Failure, report, wrong_paths};
 use crate::http::{Api, HttpError};
+use blocking_client::api::ApiAccess;
+use tool_io::api_flags::ApiFlags;
 use tool_io::exit;
 
 /// Levels that a load may have.
@@ -67,6 +69,9 @@ pub struct Load {
     /// Replicas that must have each row: ALL, or ONE, QUORUM, LOCAL_QUORUM, ... where nodes are down
     #[arg(long, default_value = "ALL", value_name = "LEVEL", value_parser = LEVELS)]
     consistency_level: String,
+    /// Login at the API of the nodes
+    #[command(flatten)]
+    login: ApiFlags,
     /// Print no progress
     #[arg(long)]
     no_progress: bool,
@@ -92,7 +97,12 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
     if targets.is_empty() {
         return usage(&format!("there are no SSTables in {}", options.directory));
     }
-    let apis: Vec<Api> = options.nodes.iter().map(|node| api_of(node, options.api_port)).collect();
+    let access = match options.login.open() {
+        Ok(access) => access,
+        Err(text) => return usage(&text),
+    };
+    let api = |node: &String| api_of(node, options.api_port, &access);
+    let apis: Vec<Api> = options.nodes.iter().map(api).collect();
     let (table, apis) = match ask_for_table(&apis, &keyspace, &table, options.verbose) {
         Ok(found) => found,
         Err((code, text)) => {
@@ -209,10 +219,10 @@ fn names(options: &Load) -> Result<(String, String), String> {
 }
 
 /// `host`, `host:port`, `[address]:port`; an address of version 6 may stand without brackets.
-fn api_of(node: &str, port: u16) -> Api {
+fn api_of(node: &str, port: u16, access: &ApiAccess) -> Api {
     let plain = |host: &str, port| {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Api { host, port }
+        Api { host, port, access: access.clone() }
     };
     match node.rsplit_once(':') {
         Some((host, given)) if host.ends_with(']') || !host.contains(':') => match given.parse() {
@@ -460,7 +470,8 @@ mod tests {
             ("[::1]", "::1", 1),
             ("[::1]:9", "::1", 9),
         ] {
-            assert_eq!(api_of(node, 1), Api { host: host.to_owned(), port }, "{node}");
+            let api = api_of(node, 1, &ApiAccess::default());
+            assert_eq!((api.host.as_str(), api.port), (host, port), "{node}");
         }
     }
 

@@ -1,11 +1,13 @@
 //! Output and exit codes of command-line tools.
 //!
 //! Owns: [`say!`] and [`say_line!`] for standard output, [`complain!`] and [`complain_line!`] for standard error, the
-//! end of a tool that cannot print, the [exit codes](exit). Never: what is printed.
+//! end of a tool that cannot print, the [exit codes](exit), the options with which tools log in at the
+//! API ([`api_flags`]). Never: what is printed.
 //!
 //! The macros of `std` panic if the reader has closed the pipe, as after `helenus server --help | head`;
 //! `clippy.toml` of the tools bans them.
 
+pub mod api_flags;
 pub mod exit;
 
 use std::fmt::Arguments;

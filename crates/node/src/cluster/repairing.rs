@@ -136,7 +136,8 @@ pub(crate) fn summary(
     let keyspaces: Vec<&Keyspace> = match &query.keyspace {
         Some(name) => {
             let found = schema.keyspace(name).filter(|k| !k.is_virtual);
-            let missing = || ActionError::Argument(format!("Keyspace [{name}] does not exist."));
+            let missing =
+                || ActionError::UnknownKeyspace(format!("Keyspace [{name}] does not exist."));
             vec![found.ok_or_else(missing)?]
         }
         None => {
@@ -152,7 +153,7 @@ pub(crate) fn summary(
             query.tables.iter().find(|name| !keyspace.tables.contains_key(name.as_str()))
         {
             let text = format!("Unknown keyspace/cf pair ({}.{name})", keyspace.name);
-            return Err(ActionError::Argument(text));
+            return Err(ActionError::UnknownTable(text));
         }
         let ranges = match query.range {
             Some((start, end)) => vec![(Token(start), Token(end))],

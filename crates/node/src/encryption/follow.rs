@@ -18,9 +18,9 @@ const POLL: Duration = Duration::from_secs(10);
 type Apply = Box<dyn Fn(&Sources) -> Result<Vec<PeerCertificate>, TlsError>>;
 
 /// Keys and certificates that were put into use at the start.
-pub(super) struct InUse {
-    pub(super) fingerprint: Fingerprint,
-    pub(super) certificates: Vec<PeerCertificate>,
+pub(crate) struct InUse {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) certificates: Vec<PeerCertificate>,
 }
 
 /// Follows the files of keys and certificates.
@@ -37,7 +37,7 @@ pub(crate) struct KeyFollower {
 
 impl KeyFollower {
     /// Follows the files until the gate closes.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         rt: &Rt,
         gate: &Gate,
         reading: Reading,

@@ -13,7 +13,7 @@ const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// Whether the trust store is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TrustUse {
+pub(crate) enum TrustUse {
     /// The other side is not verified.
     None,
     /// It is read, if one is named.
@@ -22,21 +22,21 @@ pub(super) enum TrustUse {
 
 /// What is read for a section of the settings.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// Name of the section, for errors and the log.
-    pub(super) section: &'static str,
-    pub(super) options: EncryptionOptions,
+    pub(crate) section: &'static str,
+    pub(crate) options: EncryptionOptions,
     /// Key of own connections with its password, if it has its own.
-    pub(super) outbound: Option<(KeyPlace, Password)>,
-    pub(super) trust: TrustUse,
+    pub(crate) outbound: Option<(KeyPlace, Password)>,
+    pub(crate) trust: TrustUse,
 }
 
 /// Content of all files and texts that the settings name.
-pub(super) struct Sources {
-    pub(super) key: KeyMaterial,
-    pub(super) outbound: Option<KeyMaterial>,
-    pub(super) trust: Option<(Source, Option<String>)>,
-    pub(super) revoked: Option<Source>,
+pub(crate) struct Sources {
+    pub(crate) key: KeyMaterial,
+    pub(crate) outbound: Option<KeyMaterial>,
+    pub(crate) trust: Option<(Source, Option<String>)>,
+    pub(crate) revoked: Option<Source>,
 }
 
 /// Names of the keys of a section that name a key and its parts.
@@ -55,7 +55,7 @@ const OUTBOUND: KeyNames = KeyNames {
 };
 
 /// Looks whether the key store that the settings name exists; a default that they do not name counts as missing.
-pub(super) async fn keystore(rt: &Rt, options: &EncryptionOptions) -> KeystoreFile {
+pub(crate) async fn keystore(rt: &Rt, options: &EncryptionOptions) -> KeystoreFile {
     match &options.key {
         Some(KeyPlace::Store(path)) => match rt.fs().exists(path).await {
             Ok(false) => KeystoreFile::Missing,
@@ -67,7 +67,7 @@ pub(super) async fn keystore(rt: &Rt, options: &EncryptionOptions) -> KeystoreFi
 }
 
 /// Session tickets by the settings.
-pub(super) fn tickets(options: &EncryptionOptions) -> SessionTickets {
+pub(crate) fn tickets(options: &EncryptionOptions) -> SessionTickets {
     match options.enable_session_tickets {
         Some(false) => SessionTickets::Off,
         Some(true) | None => SessionTickets::Issued,
@@ -79,7 +79,7 @@ impl Reading {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub(super) async fn read(&self, rt: &Rt) -> Result<Sources, TlsError> {
+    pub(crate) async fn read(&self, rt: &Rt) -> Result<Sources, TlsError> {
         let options = &self.options;
         let key = self.key(rt, &options.key_place(), &options.key_password, &OWN).await?;
         let outbound = match &self.outbound {
@@ -173,7 +173,7 @@ impl Reading {
     ///
     /// # Errors
     /// A name is unknown, or nothing is left to offer.
-    pub(super) fn offer(&self) -> Result<Offer, TlsError> {
+    pub(crate) fn offer(&self) -> Result<Offer, TlsError> {
         let options = &self.options;
         Offer::new(&OfferSettings {
             section: self.section,
@@ -188,7 +188,7 @@ impl Reading {
     ///
     /// # Errors
     /// Those of [`Reading::offer`].
-    pub(super) fn warn_of_left_out(&self) -> Result<(), TlsError> {
+    pub(crate) fn warn_of_left_out(&self) -> Result<(), TlsError> {
         let section = self.section;
         for name in self.offer()?.left_out {
             tracing::warn!(
@@ -201,7 +201,7 @@ impl Reading {
 }
 
 impl Sources {
-    pub(super) fn fingerprint(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
         let outbound = self.outbound.as_ref().map(|key| &key.store);
         let trust = self.trust.as_ref().map(|(source, _)| source);
         let own = [Some(&self.key.store), self.key.key.as_ref(), outbound];

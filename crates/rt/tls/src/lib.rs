@@ -1,9 +1,10 @@
 //! Key stores, certificates and TLS settings as rustls configurations.
 //!
 //! Owns: the readers of PEM, JKS and PKCS12 ([`material`]), Java's and GnuTLS's names of protocols and cipher suites
-//! ([`offer`]), fields of certificates ([`certificate`]), the identity that a certificate names ([`identity`]), the
-//! configurations of servers and clients ([`config`]), the schedule of reloads and expiry notices ([`reload`]). Never:
-//! files, clocks, sockets. Inputs are bytes, settings and a [`TimeProvider`]; outputs are configurations and errors.
+//! ([`offer`]), fields of certificates ([`certificate`]) and bounds on their validity ([`limits`]), the identity that a
+//! certificate names ([`identity`]), the configurations of servers and clients ([`config`]), the schedule of reloads and
+//! expiry notices ([`reload`]). Never: files, clocks, sockets. Inputs are bytes, settings and a [`TimeProvider`]; outputs
+//! are configurations and errors.
 //!
 //! Invariants:
 //! - INV-tls-1: a configuration exists only for a private key that matches its leaf certificate, and for a chain in

@@ -232,6 +232,34 @@ fn wrong_keys_of_the_audit_log_are_named_with_their_lines() {
 }
 
 #[test]
+fn an_api_for_other_machines_needs_logins_that_exist_or_an_explicit_none() {
+    let refused = |text: &str| yaml(text).map(|_| ()).map_err(|errors| errors.to_string());
+    let elsewhere = "api_address: 10.0.0.1\n";
+    let with = |text: &str| refused(&format!("{elsewhere}{text}"));
+    assert_eq!(refused(""), Ok(()));
+    assert_eq!(refused("api_address: 127.0.0.7\n"), Ok(()));
+    assert_eq!(refused("api_address: \"::1\"\n"), Ok(()));
+    for address in ["10.0.0.1", "0.0.0.0", "\"::\"", "some.host"] {
+        let error = refused(&format!("api_address: {address}\n")).unwrap_err();
+        assert!(error.contains("\"api_address\""), "{error}");
+        assert!(error.contains("without a login; set \"api_login\" to required"), "{error}");
+    }
+    assert_eq!(with("api_login: none\n"), Ok(()));
+    let passwords = "authenticator: PasswordAuthenticator\n";
+    for login in ["required", "remote"] {
+        assert_eq!(with(&format!("api_login: {login}\n{passwords}")), Ok(()));
+        assert_eq!(with(&format!("api_login: {login}\napi_tokens_file: /t\n")), Ok(()));
+        let error = with(&format!("api_login: {login}\n")).unwrap_err();
+        assert!(error.contains("asks for logins, but no client could log in"), "{error}");
+    }
+    let certificates = "api_encryption_options: {enabled: true, require_client_auth: true}\n";
+    let error = with(&format!("api_login: required\n{certificates}")).unwrap_err();
+    assert!(error.contains("certificates stand for roles"), "{error}");
+    let error = with("api_login: maybe\n").unwrap_err();
+    assert!(error.contains("none, remote, required"), "{error}");
+}
+
+#[test]
 fn the_port_for_tls_needs_encryption_and_a_number_of_its_own() {
     let with = |text: &str| yaml(&format!("native_transport_port_ssl: 9142\n{text}"));
     let loaded = with("client_encryption_options: {enabled: true}\n").unwrap();

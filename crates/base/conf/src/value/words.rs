@@ -167,6 +167,18 @@ words! {
 }
 
 words! {
+    /// Which clients of the API must log in.
+    ApiLogin {
+        /// No client, wherever it connects from.
+        None = "none",
+        /// Clients of other machines.
+        Remote = "remote",
+        /// All clients.
+        Required = "required",
+    }
+}
+
+words! {
     /// Reaction to a role that connects from elsewhere.
     CidrMode {
         /// The connection is logged.

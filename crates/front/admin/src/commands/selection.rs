@@ -35,7 +35,7 @@ pub(crate) fn selected(
     }
     for name in &selection.keyspaces {
         let Some(keyspace) = stored(name) else {
-            return Err(ActionError::Argument(format!("Keyspace {name} does not exist")));
+            return Err(ActionError::UnknownKeyspace(format!("Keyspace {name} does not exist")));
         };
         if selection.tables.is_empty() {
             ids.extend(keyspace.tables.values().map(|t| t.id));
@@ -43,7 +43,7 @@ pub(crate) fn selected(
         for table in &selection.tables {
             let Some(table) = keyspace.tables.get(table.as_str()) else {
                 let text = format!("Unknown keyspace/cf pair ({name}.{table})");
-                return Err(ActionError::Argument(text));
+                return Err(ActionError::UnknownTable(text));
             };
             ids.push(table.id);
         }

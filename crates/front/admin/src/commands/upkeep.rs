@@ -7,9 +7,10 @@ use store::Descriptor;
 
 use super::argument;
 use crate::commands::selection::selected;
+use crate::compaction_command::CompactionAction;
 use crate::model::{
-    CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportRequest,
-    RepairedRequest, ScrubRequest, SstableReport, VerifyRequest,
+    CompactionCommand, CompactionSettings, DamagedReport, ImportRequest, RepairedRequest,
+    SstableReport,
 };
 use crate::request::{ActionError, Selection};
 
@@ -145,37 +146,8 @@ pub enum UpkeepAction {
         /// Mutations, each preceded by its length, u32 little-endian.
         mutations: Vec<u8>,
     },
-    /// Give running compactions up.
-    Stop {
-        /// Kind of compaction, as compactions are listed; `None`: any.
-        kind: Option<&'static str>,
-        /// With this id.
-        id: Option<String>,
-    },
-    /// See [`CompactionCommand::SetThresholds`].
-    SetThresholds(TableId, (u32, u32)),
-    /// See [`CompactionCommand::SetAutomatic`].
-    SetAutomatic(Vec<TableId>, bool),
-    /// Compact named files of tables.
-    Files(Vec<(TableId, Vec<Generation>)>),
-    /// Compact files with tokens of these ranges, both ends included.
-    Ranges(Vec<TableId>, Vec<(Token, Token)>),
-    /// Compact the files that may have these partitions.
-    Partitions(Vec<(TableId, Vec<u8>)>),
-    /// Compact everything into several files.
-    Split(Vec<TableId>),
-    /// See [`CompactionCommand::GarbageCollect`].
-    Garbage(Vec<TableId>, GarbageGranularity),
-    /// See [`CompactionCommand::Verify`].
-    Verify(Vec<TableId>, VerifyRequest),
-    /// See [`CompactionCommand::Scrub`].
-    Scrub(Vec<TableId>, ScrubRequest),
-    /// See [`CompactionCommand::Relocate`].
-    Relocate(Vec<TableId>),
-    /// See [`CompactionCommand::Recompress`].
-    Recompress(Vec<TableId>),
-    /// See [`CompactionCommand::Force`].
-    Force(TableId, Vec<Vec<u8>>),
+    /// See [`UpkeepRequest::Compaction`].
+    Compaction(CompactionAction),
     /// See [`UpkeepRequest::SetRepaired`].
     SetRepaired {
         /// The tables.
@@ -264,7 +236,9 @@ pub(crate) fn resolve(
             let table = loaded(schema, &keyspace, &table)?;
             UpkeepAction::Load { table, consistency, mutations }
         }
-        UpkeepRequest::Compaction(command) => compaction(command, schema)?,
+        UpkeepRequest::Compaction(command) => {
+            UpkeepAction::Compaction(compaction(command, schema)?)
+        }
         UpkeepRequest::SetRepaired(request) => {
             let RepairedRequest { keyspaces, tables, repaired, preview } = request;
             let tables = selected(schema, &Selection { keyspaces, tables })?;
@@ -287,21 +261,28 @@ pub(crate) fn resolve(
     })
 }
 
-fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepAction, ActionError> {
+fn compaction(
+    command: CompactionCommand,
+    schema: &Schema,
+) -> Result<CompactionAction, ActionError> {
     let ids = |keyspaces, tables| selected(schema, &Selection { keyspaces, tables });
     Ok(match command {
         CompactionCommand::Stop { kind, id } => {
-            UpkeepAction::Stop { kind: kind.as_deref().map(kind_of).transpose()?, id }
+            CompactionAction::Stop { kind: kind.as_deref().map(kind_of).transpose()?, id }
         }
         CompactionCommand::SetThresholds { keyspace, table, min, max } => {
-            UpkeepAction::SetThresholds(table_of(schema, &keyspace, &table)?.id, (min, max))
+            let table = table_of(schema, &keyspace, &table)?.id;
+            CompactionAction::SetThresholds { table, min, max }
         }
         CompactionCommand::SetAutomatic { keyspaces, tables, enabled } => {
-            UpkeepAction::SetAutomatic(ids(keyspaces, tables)?, enabled)
+            CompactionAction::SetAutomatic { tables: ids(keyspaces, tables)?, enabled }
         }
-        CompactionCommand::Files { files } => UpkeepAction::Files(files_of(schema, &files)?),
+        CompactionCommand::Files { files } => {
+            CompactionAction::Files { files: files_of(schema, &files)? }
+        }
         CompactionCommand::Range { keyspaces, tables, start, end } => {
-            UpkeepAction::Ranges(ids(keyspaces, tables)?, ranges_of(start, end))
+            let tables = ids(keyspaces, tables)?;
+            CompactionAction::Range { tables, ranges: ranges_of(start, end) }
         }
         CompactionCommand::Partition { keyspaces, tables, key } => {
             let mut named = Vec::new();
@@ -315,38 +296,38 @@ fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepActio
                 });
                 named.push((id, parsed?));
             }
-            UpkeepAction::Partitions(named)
+            CompactionAction::Partition { keys: named }
         }
         CompactionCommand::Split { keyspaces, tables } => {
-            UpkeepAction::Split(ids(keyspaces, tables)?)
+            CompactionAction::Split { tables: ids(keyspaces, tables)? }
         }
         CompactionCommand::Verify { keyspaces, tables, how } => {
             if how.check_tokens && !how.extended {
                 return Err(argument("Token verification requires --extended-verify".to_owned()));
             }
-            UpkeepAction::Verify(ids(keyspaces, tables)?, how)
+            CompactionAction::Verify { tables: ids(keyspaces, tables)?, how }
         }
         CompactionCommand::GarbageCollect { keyspaces, tables, granularity } => {
-            UpkeepAction::Garbage(ids(keyspaces, tables)?, granularity)
+            CompactionAction::GarbageCollect { tables: ids(keyspaces, tables)?, granularity }
         }
         CompactionCommand::Scrub { keyspaces, tables, how } => {
             if let Some(tag) = &how.snapshot {
                 crate::commands::selection::check_tag(tag)?;
             }
-            UpkeepAction::Scrub(ids(keyspaces, tables)?, how)
+            CompactionAction::Scrub { tables: ids(keyspaces, tables)?, how }
         }
         CompactionCommand::Relocate { keyspaces, tables } => {
-            UpkeepAction::Relocate(ids(keyspaces, tables)?)
+            CompactionAction::Relocate { tables: ids(keyspaces, tables)? }
         }
         CompactionCommand::Recompress { keyspaces, tables } => {
-            UpkeepAction::Recompress(ids(keyspaces, tables)?)
+            CompactionAction::Recompress { tables: ids(keyspaces, tables)? }
         }
         CompactionCommand::Force { keyspace, table, keys } => {
             let found = ids(vec![keyspace], vec![table])?;
             let table = stored(schema).find(|t| found.first() == Some(&t.id));
             let Some(table) = table else { return Err(argument("there is no such table")) };
             let parsed = keys.iter().map(|key| super::key_bytes(table, key));
-            UpkeepAction::Force(table.id, parsed.collect::<Result<_, _>>()?)
+            CompactionAction::Force { table: table.id, keys: parsed.collect::<Result<_, _>>()? }
         }
     })
 }
@@ -404,7 +385,9 @@ fn stored(schema: &Schema) -> impl Iterator<Item = &Table> {
 fn table_of<'a>(schema: &'a Schema, keyspace: &str, table: &str) -> Result<&'a Table, ActionError> {
     let found = schema.keyspace(keyspace).filter(|k| !k.is_virtual);
     let found = found.and_then(|k| k.tables.get(table));
-    let missing = || argument(format!("ColumnFamilyStore for {keyspace}/{table} not found."));
+    let missing = || {
+        ActionError::UnknownTable(format!("ColumnFamilyStore for {keyspace}/{table} not found."))
+    };
     found.map(|table| &**table).ok_or_else(missing)
 }
 

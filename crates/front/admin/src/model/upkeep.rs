@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::operation::{Class, CommandRow, Scope, commands};
-
 /// Body of `POST /api/v1/import`: SSTables of directories of the node's machine become files of a
 /// table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,131 +68,7 @@ pub struct RefreshRequest {
     pub table: String,
 }
 
-commands! {
-    /// Body of `POST /api/v1/compactions`: what every shard does with its files. Keyspaces and tables that
-    /// are empty are all of them.
-    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-    pub enum CompactionCommand {
-        /// Gives running compactions up.
-        Stop {
-            /// Those of this kind, by Cassandra's name: `COMPACTION`.
-            #[serde(default)]
-            kind: Option<String>,
-            /// The one of this id.
-            #[serde(default)]
-            id: Option<String>,
-        } = CommandRow::new("stop", Scope::Shard, Class::Changes),
-        /// Smallest and largest number of files of a compaction, until the node stops.
-        SetThresholds {
-            /// Keyspace.
-            keyspace: String,
-            /// Table.
-            table: String,
-            /// At least.
-            min: u32,
-            /// At most; 0: no compaction begins automatically.
-            max: u32,
-        } = CommandRow::new("set_thresholds", Scope::Shard, Class::Changes),
-        /// Turns automatic compactions on or off, until the node stops.
-        SetAutomatic {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-            /// They do.
-            enabled: bool,
-        } = CommandRow::new("set_automatic", Scope::Shard, Class::Changes),
-        /// Compacts named files.
-        Files {
-            /// Paths of Data components, or their names in the table's directory.
-            files: Vec<String>,
-        } = CommandRow::new("files", Scope::Shard, Class::Changes),
-        /// Compacts the files that have tokens of a range.
-        Range {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-            /// Start token, exclusive.
-            start: i64,
-            /// End token, inclusive; at or before the start, the range wraps around the ring.
-            end: i64,
-        } = CommandRow::new("range", Scope::Shard, Class::Changes),
-        /// Compacts the files that may have a partition.
-        Partition {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-            /// The key as text, components separated by `:`.
-            key: String,
-        } = CommandRow::new("partition", Scope::Shard, Class::Changes),
-        /// Has files lose what deletions in other files hide.
-        GarbageCollect {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-            /// Kinds of deletions that hide data.
-            granularity: GarbageGranularity,
-        } = CommandRow::new("garbage_collect", Scope::Shard, Class::Changes),
-        /// Compares files with their checksums; those that failed are named in the error.
-        Verify {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-            /// How.
-            #[serde(flatten)]
-            how: VerifyRequest,
-        } = CommandRow::new("verify", Scope::Shard, Class::Changes),
-        /// Rewrites files with what can be read of them.
-        Scrub {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-            /// How.
-            #[serde(flatten)]
-            how: ScrubRequest,
-        } = CommandRow::new("scrub", Scope::Shard, Class::Destroys),
-        /// Moves files to the data directory of their tokens. With one data directory nothing is
-        /// moved, and the node logs that.
-        Relocate {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-        } = CommandRow::new("relocate", Scope::Shard, Class::Changes),
-        /// Rewrites files whose compression differs from what their table specifies now.
-        Recompress {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-        } = CommandRow::new("recompress", Scope::Shard, Class::Changes),
-        /// Compacts the files that may contain partitions; their tombstones are purged at any age.
-        Force {
-            /// Keyspace.
-            keyspace: String,
-            /// Table.
-            table: String,
-            /// The keys as text, components separated by `:`.
-            keys: Vec<String>,
-        } = CommandRow::new("force", Scope::Shard, Class::Changes),
-        /// Compacts all files into several, each half of the remaining data, unless the strategy
-        /// splits otherwise.
-        Split {
-            /// Keyspaces.
-            keyspaces: Vec<String>,
-            /// Tables of the one keyspace.
-            tables: Vec<String>,
-        } = CommandRow::new("split", Scope::Shard, Class::Changes),
-    }
-}
-
-/// Options of the verification of files: see [`CompactionCommand::Verify`].
+/// Options of the verification of files: see [`crate::model::CompactionCommand::Verify`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VerifyRequest {
@@ -212,7 +86,7 @@ pub struct VerifyRequest {
     pub repair_status: bool,
 }
 
-/// How files are scrubbed: see [`CompactionCommand::Scrub`].
+/// How files are scrubbed: see [`crate::model::CompactionCommand::Scrub`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScrubRequest {
@@ -226,7 +100,7 @@ pub struct ScrubRequest {
     pub reinsert_overflowed_ttl: bool,
 }
 
-/// Data that is searched for in other files: see [`CompactionCommand::GarbageCollect`].
+/// Data that is searched for in other files: see [`crate::model::CompactionCommand::GarbageCollect`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum GarbageGranularity {

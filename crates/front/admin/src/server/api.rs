@@ -11,13 +11,14 @@ use rt::MeshError;
 use stdx::ShardId;
 use tokio::sync::Mutex;
 
+use super::access::Access;
 use super::log::LogControl;
 use super::rates::Rates;
 use super::{ShardCaller, sampling};
 use crate::histogram::HistogramReport;
 use crate::model::{
-    CompactionReport, CoordinatorReport, DrainRequest, ErrorReport, NodeReport, SnapshotReport,
-    TableReport,
+    CompactionReport, CoordinatorReport, DrainRequest, ErrorKind, ErrorReport, NodeReport,
+    SnapshotReport, TableReport,
 };
 use crate::request::{ActionError, AdminReply, AdminRequest, shard_ids};
 
@@ -30,6 +31,7 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Api {
     pub(super) caller: ShardCaller,
+    pub(super) access: Arc<Access>,
     pub(super) shards: u16,
     /// Commands being carried out.
     pub(super) busy: Arc<AtomicUsize>,
@@ -40,32 +42,29 @@ pub(super) struct Api {
     pub(super) jobs: sampling::Jobs,
 }
 
-/// Error answer: status and a sentence.
+/// Error answer: its kind, which implies the status, and a sentence.
 #[derive(Debug)]
-pub(super) struct ApiError(pub(super) StatusCode, pub(super) String);
+pub(super) struct ApiError(pub(super) ErrorKind, pub(super) String);
 
 impl ApiError {
     pub(super) fn internal(detail: &str) -> ApiError {
         let text = format!("the command was not carried out: {detail}");
-        ApiError(StatusCode::INTERNAL_SERVER_ERROR, text)
+        ApiError(ErrorKind::Failed, text)
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.0, Json(ErrorReport { error: self.1 })).into_response()
+        let ApiError(kind, error) = self;
+        let status = StatusCode::from_u16(kind.status());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(ErrorReport { error, kind: Some(kind) })).into_response()
     }
 }
 
 impl From<ActionError> for ApiError {
     fn from(error: ActionError) -> ApiError {
-        let status = match &error {
-            ActionError::Argument(_) => StatusCode::BAD_REQUEST,
-            ActionError::Exists(_) => StatusCode::CONFLICT,
-            ActionError::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
-            ActionError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        ApiError(status, error.to_string())
+        ApiError(error.kind(), error.to_string())
     }
 }
 
@@ -75,7 +74,7 @@ impl From<MeshError> for ApiError {
             MeshError::Full => "the node is busy, try again",
             MeshError::Closed => "the node is stopping",
         };
-        ApiError(StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
+        ApiError(ErrorKind::Busy, text.to_owned())
     }
 }
 
@@ -83,9 +82,15 @@ pub(super) type Answer<T> = Result<T, ApiError>;
 
 impl Api {
     /// The state of a server that begins.
-    pub(super) fn new(caller: ShardCaller, shards: u16, log: Option<Arc<dyn LogControl>>) -> Api {
+    pub(super) fn new(
+        caller: ShardCaller,
+        access: Arc<Access>,
+        shards: u16,
+        log: Option<Arc<dyn LogControl>>,
+    ) -> Api {
         Api {
             caller,
+            access,
             shards,
             busy: Arc::default(),
             snapshot_turn: Arc::default(),
@@ -101,7 +106,7 @@ impl Api {
             Ok(answer) => answer,
             Err(_) => {
                 let text = "a shard does not answer".to_owned();
-                Err(ApiError(StatusCode::SERVICE_UNAVAILABLE, text))
+                Err(ApiError(ErrorKind::Busy, text))
             }
         }
     }

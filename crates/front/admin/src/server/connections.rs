@@ -11,21 +11,16 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
-use axum::extract::{ConnectInfo, Request};
-use axum::http::StatusCode;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use tls::PeerCertificate;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, Sleep};
 
-use super::api::{ApiError, BODY_BYTES_MAX};
-use crate::model::LOAD_BYTES_MAX;
+use super::encryption::{SharedEncryption, Transport};
 
 /// Connections at a time.
 pub(super) const CONNECTIONS_MAX: usize = 256;
@@ -122,13 +117,25 @@ struct State {
 
 /// One open connection, shared by its stream and its requests.
 pub(super) struct Connection {
-    address: IpAddr,
+    peer: SocketAddr,
+    /// The certificate that the client showed in its handshake.
+    certificate: OnceLock<PeerCertificate>,
     state: Mutex<State>,
 }
 
 impl Connection {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Address and port of the client.
+    pub(super) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The certificate that the client showed.
+    pub(super) fn certificate(&self) -> Option<&PeerCertificate> {
+        self.certificate.get()
     }
 
     fn close(&self) {
@@ -141,7 +148,7 @@ impl Connection {
 
     /// Marks the connection as working; returns false if it was closed before its request could
     /// begin.
-    fn begin(&self) -> bool {
+    pub(super) fn begin(&self) -> bool {
         let mut state = self.state();
         if state.phase == Phase::Closed {
             return false;
@@ -170,15 +177,15 @@ struct Connections {
 
 impl Connections {
     /// Admits a connection, closes another one for it, or refuses it.
-    fn enter(&mut self, address: IpAddr) -> Option<(u64, Arc<Connection>)> {
-        let now = Instant::now();
+    fn enter(&mut self, peer: SocketAddr) -> Option<(u64, Arc<Connection>)> {
+        let (now, address) = (Instant::now(), peer.ip());
         let open: Vec<Open<Instant>> = self
             .open
             .iter()
             .map(|(id, connection)| {
                 let state = connection.state();
                 let idle_since = (state.phase != Phase::Working).then_some(state.active_at);
-                Open { id: *id, address: connection.address, idle_since }
+                Open { id: *id, address: connection.peer.ip(), idle_since }
             })
             .collect();
         match admit(&open, address) {
@@ -195,7 +202,8 @@ impl Connections {
         }
         self.next += 1;
         let state = State { phase: Phase::Idle, active_at: now, waker: None };
-        let connection = Arc::new(Connection { address, state: Mutex::new(state) });
+        let (certificate, state) = (OnceLock::new(), Mutex::new(state));
+        let connection = Arc::new(Connection { peer, certificate, state });
         self.open.insert(self.next, connection.clone());
         Some((self.next, connection))
     }
@@ -217,12 +225,13 @@ impl Connections {
 /// A listener with these limits.
 pub(super) struct Limited {
     listener: TcpListener,
+    encryption: SharedEncryption,
     connections: Arc<Mutex<Connections>>,
 }
 
 impl Limited {
-    pub(super) fn new(listener: TcpListener) -> Limited {
-        Limited { listener, connections: Arc::default() }
+    pub(super) fn new(listener: TcpListener, encryption: SharedEncryption) -> Limited {
+        Limited { listener, encryption, connections: Arc::default() }
     }
 }
 
@@ -237,11 +246,12 @@ impl axum::serve::Listener for Limited {
     async fn accept(&mut self) -> (LimitedStream, SocketAddr) {
         loop {
             let (stream, peer) = axum::serve::Listener::accept(&mut self.listener).await;
-            let entered = locked(&self.connections).enter(peer.ip());
+            let entered = locked(&self.connections).enter(peer);
             // A connection that is refused is closed by dropping it.
             if let Some((id, connection)) = entered {
                 let timer = Box::pin(tokio::time::sleep(IDLE_MAX));
                 let connections = self.connections.clone();
+                let stream = self.encryption.wrap(stream);
                 return (LimitedStream { stream, timer, id, connection, connections }, peer);
             }
         }
@@ -254,7 +264,7 @@ impl axum::serve::Listener for Limited {
 
 /// The stream of an open connection.
 pub(super) struct LimitedStream {
-    stream: TcpStream,
+    stream: Transport,
     timer: Pin<Box<Sleep>>,
     id: u64,
     connection: Arc<Connection>,
@@ -270,6 +280,16 @@ impl LimitedStream {
         if is_request && state.phase == Phase::Idle {
             state.phase = Phase::Receiving(now);
         }
+    }
+
+    /// Completes the handshake, if there is one.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let certificate = ready!(self.stream.poll_open(cx))?;
+        if let Some(certificate) = certificate {
+            // There is one handshake.
+            let _ = self.connection.certificate.set(certificate);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// An error when the connection has to end; else the task is woken when it may have to.
@@ -310,8 +330,9 @@ impl AsyncRead for LimitedStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         this.check(cx)?;
+        ready!(this.poll_open(cx))?;
         let before = buf.filled().len();
-        let result = Pin::new(&mut this.stream).poll_read(cx, buf);
+        let result = this.stream.poll_read(cx, buf);
         if result.is_ready() && buf.filled().len() > before {
             this.note_bytes(true);
         }
@@ -327,7 +348,8 @@ impl AsyncWrite for LimitedStream {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         this.check(cx)?;
-        let result = Pin::new(&mut this.stream).poll_write(cx, buf);
+        ready!(this.poll_open(cx))?;
+        let result = this.stream.poll_write(cx, buf);
         if result.is_ready() {
             this.note_bytes(false);
         }
@@ -335,17 +357,17 @@ impl AsyncWrite for LimitedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.stream.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.stream.poll_shutdown(cx)
     }
 }
 
 /// The connection that a request came on.
 #[derive(Clone)]
-pub(super) struct OfConnection(Arc<Connection>);
+pub(super) struct OfConnection(pub(super) Arc<Connection>);
 
 impl axum::extract::connect_info::Connected<axum::serve::IncomingStream<'_, Limited>>
     for OfConnection
@@ -356,35 +378,12 @@ impl axum::extract::connect_info::Connected<axum::serve::IncomingStream<'_, Limi
 }
 
 /// Marks a connection as working while the guard lives.
-struct Working(Arc<Connection>);
+pub(super) struct Working(pub(super) Arc<Connection>);
 
 impl Drop for Working {
     fn drop(&mut self) {
         self.0.end();
     }
-}
-
-/// Has a request arrive as a whole before it counts as being carried out.
-pub(super) async fn receive(
-    ConnectInfo(OfConnection(connection)): ConnectInfo<OfConnection>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    let max = match parts.uri.path() {
-        "/api/v1/load" => LOAD_BYTES_MAX,
-        _ => BODY_BYTES_MAX,
-    };
-    let Ok(body) = to_bytes(body, max).await else {
-        let text = format!("the body is longer than {max} bytes or was cut off");
-        return ApiError(StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
-    };
-    if !connection.begin() {
-        let text = "the connection was closed to make room for another one".to_owned();
-        return ApiError(StatusCode::SERVICE_UNAVAILABLE, text).into_response();
-    }
-    let _working = Working(connection);
-    next.run(Request::from_parts(parts, Body::from(body))).await
 }
 
 #[cfg(test)]

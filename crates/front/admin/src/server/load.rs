@@ -7,14 +7,14 @@
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use rt::MeshError;
 use serde::Deserialize;
 use stdx::ShardId;
 
 use super::api::{Answer, Api, ApiError, Busy};
 use crate::commands::{UpkeepReply, UpkeepRequest};
-use crate::model::{DrainRequest, LoadTarget};
+use crate::model::{DrainRequest, ErrorKind, LoadTarget};
 use crate::request::{AdminReply, AdminRequest};
 
 /// Only this type is taken: a page in a browser cannot send it without being asked first.
@@ -58,7 +58,7 @@ pub(super) async fn load(
 ) -> Answer<Json<DrainRequest>> {
     if headers.get(header::CONTENT_TYPE).is_none_or(|value| value != BODY_TYPE) {
         let text = format!("the body must be of type {BODY_TYPE}");
-        return Err(ApiError(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        return Err(ApiError(ErrorKind::ContentType, text));
     }
     if api.busy.load(std::sync::atomic::Ordering::Relaxed) >= LOADS_MAX {
         return Err(MeshError::Full.into());

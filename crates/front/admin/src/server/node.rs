@@ -41,7 +41,8 @@ pub(super) async fn metrics(State(api): State<Api>) -> Answer<Response> {
             cluster.merge(*report);
         }
     }
-    let text = prometheus::text(&node, &shards, &tables, &compactions, &cluster);
+    let mut text = prometheus::text(&node, &shards, &tables, &compactions, &cluster);
+    text.push_str(&api.access.refusals.text());
     Ok(([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response())
 }
 

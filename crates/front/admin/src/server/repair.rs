@@ -6,15 +6,14 @@ use std::collections::btree_map::Entry;
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use rt::MeshError;
 use serde::Deserialize;
 use stdx::ShardId;
 
 use super::api::{ANSWER_MAX, Answer, Api, ApiError};
 use crate::model::{
-    AutoRepairReport, DrainRequest, RepairCommand, RepairOrder, RepairReport, RepairSummary,
-    RepairSummaryQuery,
+    AutoRepairReport, DrainRequest, ErrorKind, RepairCommand, RepairOrder, RepairReport,
+    RepairSummary, RepairSummaryQuery,
 };
 use crate::request::{ActionError, AdminReply, AdminRequest};
 
@@ -33,7 +32,7 @@ impl Api {
     pub(super) async fn repair_of(&self, id: u32, from: u64) -> Answer<RepairReport> {
         let found = self.repair(RepairCommand::Status { id, from }).await?.into_iter().next();
         found.ok_or_else(|| {
-            ApiError(StatusCode::NOT_FOUND, format!("there is no repair of number {id}"))
+            ApiError(ErrorKind::NotFound, format!("there is no repair of number {id}"))
         })
     }
 }

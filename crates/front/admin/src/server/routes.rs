@@ -7,7 +7,7 @@ use axum::routing::{delete, get, post, put};
 use super::route::Route;
 use super::{cidr, cluster, load, log, node, repair, sampling, upkeep};
 use crate::model::{ClusterCommand, CompactionCommand};
-use crate::operation::Class::{Changes, Destroys, Reads};
+use crate::operation::Class::{Changes, Destroys, Open, Reads};
 use crate::operation::Method::{Delete, Get, Post, Put};
 use crate::operation::Scope::{Cluster, Node, Shard};
 
@@ -15,7 +15,7 @@ use crate::operation::Scope::{Cluster, Node, Shard};
 pub const ROUTES: &[Route] = &[
     Route::new(Get, "/", Reads, Node, || get(index))
         .help("this list"),
-    Route::new(Get, "/api/v1/health", Reads, Node, || get(node::health))
+    Route::new(Get, "/api/v1/health", Open, Node, || get(node::health))
         .help("200 when the node answers")
         .also(&["/health"]),
     Route::new(Get, "/api/v1/metrics", Reads, Node, || get(node::metrics))

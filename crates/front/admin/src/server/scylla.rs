@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Api, ApiError};
 use super::cluster::EndpointsQuery;
-use crate::model::{ClusterCommand, HintsReport, MemberReport, NodeReport};
+use crate::model::{ClusterCommand, ErrorKind, HintsReport, MemberReport, NodeReport};
 use crate::request::ActionError;
 
 /// One entry of a map.
@@ -46,7 +46,7 @@ pub(super) async fn refuse_browsers(request: Request, next: Next) -> Response {
     let commands = request.method() != Method::GET && request.method() != Method::HEAD;
     if commands && request.headers().contains_key(header::ORIGIN) {
         let text = "commands are not taken from pages in a browser".to_owned();
-        return ApiError(StatusCode::FORBIDDEN, text).into_response();
+        return ApiError(ErrorKind::Forbidden, text).into_response();
     }
     next.run(request).await
 }
@@ -362,7 +362,7 @@ pub(super) async fn nodes_in_state(
         "leaving" => "Leaving",
         "moving" => "Moving",
         "joining" => "Joining",
-        _ => return Err(ApiError(StatusCode::NOT_FOUND, format!("no state {state}"))),
+        _ => return Err(ApiError(ErrorKind::NotFound, format!("no state {state}"))),
     };
     addresses(&api, |m| m.state == word).await.map(Json)
 }

@@ -6,7 +6,6 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use telemetry::Snapshot;
@@ -14,13 +13,13 @@ use telemetry::Snapshot;
 use super::api::{Answer, Api, ApiError};
 use super::scylla::Entry;
 use super::{rates, scylla_histograms};
-use crate::model::{CacheReport, ClusterReport, NodeReport, StreamReport, TableReport};
+use crate::model::{CacheReport, ClusterReport, ErrorKind, NodeReport, StreamReport, TableReport};
 use crate::request::ActionError;
 
 /// Answer for a metric that is not counted here.
 fn no_number(what: &str) -> ApiError {
     let text = format!("this node does not count {what}; docs/user/nodetool.md lists what it does");
-    ApiError(StatusCode::NOT_FOUND, text)
+    ApiError(ErrorKind::NotFound, text)
 }
 
 pub(super) async fn unknown(Path(rest): Path<String>) -> ApiError {

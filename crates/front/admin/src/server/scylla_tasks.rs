@@ -3,11 +3,10 @@
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Api, ApiError};
-use crate::model::{GossipReport, NodeReport, RepairCommand, RepairReport};
+use crate::model::{ErrorKind, GossipReport, NodeReport, RepairCommand, RepairReport};
 use crate::request::ActionError;
 
 /// The only module that has tasks.
@@ -120,7 +119,7 @@ pub(super) async fn tasks(
 async fn task(api: &Api, id: &str) -> Answer<RepairReport> {
     let all = api.repair(RepairCommand::List).await?;
     let found = all.into_iter().find(|r| r.session == id);
-    let found = found.ok_or_else(|| ApiError(StatusCode::NOT_FOUND, format!("no task {id}")))?;
+    let found = found.ok_or_else(|| ApiError(ErrorKind::NotFound, format!("no task {id}")))?;
     api.repair_of(found.id, 0).await
 }
 

@@ -1,5 +1,7 @@
 //! The whole way: HTTP over a socket, the mesh, shards on their threads.
 
+mod access;
+mod encryption;
 mod sampling;
 mod upkeep;
 
@@ -18,6 +20,10 @@ const SHARDS: u16 = 2;
 /// Tags of snapshots that were given up; only one test makes such ones.
 static ABANDONED: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
 
+fn parts_of(address: SocketAddr, caller: AdminCaller) -> AdminParts {
+    AdminParts { address, caller, log: None, access: AccessParts::open(), encryption: None }
+}
+
 /// A node of two shards that answers with the given function, and its server.
 struct TestNode {
     running: rt::Running,
@@ -32,17 +38,27 @@ impl TestNode {
     fn start_serving(
         serve: impl Fn(u16, AdminRequest, Reply<AdminReply>) + Clone + Send + Sync + 'static,
     ) -> TestNode {
+        TestNode::start_as(AccessParts::open(), None, serve)
+    }
+
+    fn start_as(
+        access: AccessParts,
+        encryption: Option<ApiEncryption>,
+        serve: impl Fn(u16, AdminRequest, Reply<AdminReply>) + Clone + Send + Sync + 'static,
+    ) -> TestNode {
         let mesh = AdminMesh::new(SHARDS, 16);
         let (sender, address) = std::sync::mpsc::channel();
         let main: rt::Main = Arc::new(move |rt| {
             let (mesh, sender, serve) = (mesh.clone(), sender.clone(), serve.clone());
+            let (access, encryption) = (access.clone(), encryption.clone());
             Box::pin(async move {
                 let shard = rt.shard().0;
                 mesh.serve(&rt, move |request, reply| serve(shard, request, reply));
                 let mut server = None;
                 if shard == 0 {
                     let address = SocketAddr::new([127, 0, 0, 1].into(), 0);
-                    let parts = AdminParts { address, caller: mesh.foreign(), log: None };
+                    let parts =
+                        AdminParts { access, encryption, ..parts_of(address, mesh.foreign()) };
                     let started = AdminServer::start(&rt, parts).unwrap();
                     sender.send(started.local_addr()).unwrap();
                     server = Some(started);
@@ -220,6 +236,7 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
             AdminReply::Done
         }
         AdminRequest::Sample(command) => sampling::answer(shard, command),
+        AdminRequest::LogIn(login) => access::answer(&login),
         AdminRequest::Upkeep(_)
         | AdminRequest::Flush(_)
         | AdminRequest::Compact(_)
@@ -506,7 +523,7 @@ fn a_stopped_node_is_unavailable_and_a_taken_port_an_error() {
         let sender = sender.clone();
         Box::pin(async move {
             let caller = AdminMesh::new(1, 1).foreign();
-            let started = AdminServer::start(&rt, AdminParts { address, caller, log: None });
+            let started = AdminServer::start(&rt, parts_of(address, caller));
             sender.send(matches!(started, Err(AdminError::Listen { .. }))).unwrap();
         })
     });

@@ -37,7 +37,7 @@ fn too_few() -> Failure {
 /// A refusal by the node ends with status 2, as with Cassandra's tool.
 fn change(line: &Line, command: &ClusterCommand) -> Result<(), Failure> {
     match line.api.command(Method::Post, "/api/v1/cluster", command) {
-        Err(HttpError::Refused(400, words)) => Err(Failure::Node(words)),
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => Err(Failure::Node(words)),
         other => Ok(other?),
     }
 }

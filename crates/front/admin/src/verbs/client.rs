@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::model::ErrorReport;
+use crate::model::{ErrorKind, ErrorReport};
 use crate::operation::Method;
 
 /// One request of the API.
@@ -53,8 +53,8 @@ pub trait Terminal {
 pub enum HttpError {
     /// No process listens at the address, or the connection broke.
     Connect(io::Error),
-    /// The node refused: status and reason.
-    Refused(u16, String),
+    /// The node refused: kind and reason.
+    Refused(ErrorKind, String),
     /// The response is not an answer of the API.
     Strange(String),
 }
@@ -135,11 +135,12 @@ impl NodeApi {
         if (200..300).contains(&status) {
             return Ok(body);
         }
-        let words = match serde_json::from_slice::<ErrorReport>(&body) {
-            Ok(report) => report.error,
-            Err(_) => String::from_utf8_lossy(&body).trim().to_owned(),
+        let of_status = ErrorKind::of_status(status);
+        let (kind, words) = match serde_json::from_slice::<ErrorReport>(&body) {
+            Ok(report) => (report.kind.unwrap_or(of_status), report.error),
+            Err(_) => (of_status, String::from_utf8_lossy(&body).trim().to_owned()),
         };
-        Err(HttpError::Refused(status, words))
+        Err(HttpError::Refused(kind, words))
     }
 }
 

@@ -5,7 +5,7 @@ use super::line::{Failure, Format, Line, Outcome};
 use super::names;
 use super::node::node;
 use super::upkeep::{check_jobs, of_key};
-use crate::model::{ClusterCommand, ClusterReport, EndpointsReport, NodeReport};
+use crate::model::{ClusterCommand, ClusterReport, EndpointsReport, ErrorKind, NodeReport};
 use crate::nodetool as layout;
 use crate::operation::{CLUSTER, Method};
 
@@ -145,7 +145,7 @@ pub(super) fn rebuild(line: &Line) -> Outcome {
 pub(super) fn tell(api: &NodeApi, command: &ClusterCommand) -> Outcome {
     match api.command(Method::Post, CLUSTER, command) {
         Ok(()) => Ok(String::new()),
-        Err(HttpError::Refused(400, words)) => Err(Failure::BadUse(words)),
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => Err(Failure::BadUse(words)),
         Err(error) => Err(error.into()),
     }
 }
@@ -222,10 +222,10 @@ pub(super) fn get_endpoints(line: &Line) -> Outcome {
     );
     let found: EndpointsReport = match line.api.get(&path) {
         Ok(found) => found,
-        Err(HttpError::Refused(400, words)) if words.starts_with("Unknown ") => {
+        Err(HttpError::Refused(ErrorKind::UnknownKeyspace | ErrorKind::UnknownTable, words)) => {
             return Err(bad(words));
         }
-        Err(HttpError::Refused(400, words)) => return Err(of_key(words, false)),
+        Err(HttpError::Refused(ErrorKind::InvalidKey, words)) => return Err(of_key(words)),
         Err(error) => return Err(error.into()),
     };
     Ok(layout::get_endpoints(&node(&line.api)?, &found, line.style))

@@ -2,17 +2,26 @@
 
 use super::command::{Flag, switch, valued};
 
-/// Cassandra without authentication ignores credentials as well; they are neither sent nor read.
-pub(super) const NO_LOGINS: &str = "Accepted and not used: the API has no logins";
-
 pub(super) const GLOBAL: &[Flag] = &[
     valued(&["-h", "--host"], "host", "Node hostname or ip address"),
     valued(&["-p", "--port"], "port", "Port of the node's API"),
     switch(&["-pp", "--print-port"], "Show hosts with their port"),
-    valued(&["-pw", "--password"], "password", NO_LOGINS),
-    valued(&["-pwf", "--password-file"], "passwordFilePath", NO_LOGINS),
-    switch(&["--ssl"], "Accepted with a note: the API has no TLS"),
-    valued(&["-u", "--username"], "username", NO_LOGINS),
+    valued(&["-pw", "--password"], "password", "Password of the role"),
+    valued(
+        &["-pwf", "--password-file"],
+        "passwordFilePath",
+        "Path to the password file: a line \"role password\" for each role",
+    ),
+    switch(
+        &["--ssl"],
+        "Connect with TLS; Java's properties in ~/.cassandra/nodetool-ssl.properties name key stores",
+    ),
+    valued(&["--ssl-ca"], "file", "Authority of the node's certificate: PEM, JKS or PKCS12"),
+    valued(&["--ssl-cert"], "file", "Certificate of this tool: PEM, or a key store with its key"),
+    valued(&["--ssl-key"], "file", "Key of the certificate: PEM"),
+    switch(&["--ssl-verify-host"], "The node's certificate must name the host"),
+    valued(&["--token-file"], "file", "File whose first line is a token, instead of a role"),
+    valued(&["-u", "--username"], "username", "Role that logs in"),
 ];
 
 /// Names are resolved on the machine of the tool.

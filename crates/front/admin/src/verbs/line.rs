@@ -1,6 +1,7 @@
 //! A command line that was understood, and the ways in which a verb ends.
 
 use super::client::{HttpError, NodeApi};
+use crate::model::ErrorKind;
 use crate::nodetool::{self as layout, HostStyle};
 
 /// A command line that was understood.
@@ -16,6 +17,8 @@ pub struct Line {
     pub(super) options: Vec<(&'static str, String)>,
     /// Positional arguments.
     pub(super) arguments: Vec<String>,
+    /// Properties for a Java virtual machine, `name=value`.
+    pub properties: Vec<String>,
 }
 
 impl Line {
@@ -30,7 +33,7 @@ impl Line {
     }
 
     /// The last value of an option.
-    pub(super) fn value(&self, name: &str) -> Option<&str> {
+    pub fn value(&self, name: &str) -> Option<&str> {
         self.options.iter().rev().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
     }
 
@@ -54,6 +57,8 @@ pub enum Failure {
     Told(String),
     /// The API was not reached.
     Connect(std::io::Error),
+    /// The login failed, or is missing.
+    Login(String),
     /// `error: …`.
     Node(String),
     /// None: the list of commands, or the help of the one that is named.
@@ -75,6 +80,12 @@ impl From<HttpError> for Failure {
     fn from(error: HttpError) -> Failure {
         match error {
             HttpError::Connect(error) => Failure::Connect(error),
+            HttpError::Refused(ErrorKind::Unauthenticated | ErrorKind::TooManyFailures, words) => {
+                Failure::Login(words)
+            }
+            HttpError::Refused(ErrorKind::Forbidden, words) => {
+                Failure::Node(format!("Access Denied: {words}"))
+            }
             HttpError::Refused(_, words) | HttpError::Strange(words) => Failure::Node(words),
         }
     }

@@ -26,6 +26,7 @@ pub fn parse(words: Vec<String>, terminal: Rc<dyn Terminal>) -> Result<Line, Str
             verb: "help",
             options: Vec::new(),
             arguments: Vec::new(),
+            properties: Vec::new(),
         },
         verb: None,
         unexpected: Vec::new(),
@@ -38,7 +39,8 @@ pub fn parse(words: Vec<String>, terminal: Rc<dyn Terminal>) -> Result<Line, Str
             continue;
         }
         // Cassandra's script hands them to the Java virtual machine, wherever they stand.
-        if is_jvm_property(&word) && !only_arguments {
+        if let Some(property) = jvm_property(&word).filter(|_| !only_arguments) {
+            parser.line.properties.push(property.to_owned());
             continue;
         }
         // Tokens below zero are arguments, with or without the `--` that Cassandra's tool needs.
@@ -133,7 +135,7 @@ impl Parser {
     }
 }
 
-/// `-Dname=value`, as runbooks pass it for TLS and the like.
-fn is_jvm_property(word: &str) -> bool {
-    word.strip_prefix("-D").is_some_and(|property| !property.is_empty())
+/// `-Dname=value`, as runbooks pass it for TLS and the like. Those of TLS count; others have no effect here.
+fn jvm_property(word: &str) -> Option<&str> {
+    word.strip_prefix("-D").filter(|property| !property.is_empty())
 }

@@ -25,8 +25,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "invalidatejmxpermissionscache",
-        "there is no JMX, and the API has no logins whose permissions could be cached. Bound who reaches it with \
-         \"api_address\"",
+        "there is no JMX, and permissions for the API are not cached. A change of roles or permissions counts at once",
     ),
     (
         "rebuild_index",

@@ -119,7 +119,7 @@ fn repair(api: &NodeApi, keyspace: &str, query: &str) -> Result<(), Failure> {
     let path = format!("/storage_service/repair_async/{}?{query}", encoded(keyspace));
     let id: u32 = match api.post(&path) {
         Ok(id) => id,
-        Err(HttpError::Refused(400, words)) => return Err(bad(words)),
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => return Err(bad(words)),
         Err(error) => return Err(error.into()),
     };
     if id == 0 {
@@ -208,7 +208,7 @@ fn summarize(line: &Line, part: &str) -> Outcome {
     let summaries: Vec<RepairSummary> =
         match line.api.get(&format!("/api/v1/repair_summary{query}")) {
             Ok(summaries) => summaries,
-            Err(HttpError::Refused(400, words)) => return Err(bad(words)),
+            Err(HttpError::Refused(kind, words)) if kind.is_argument() => return Err(bad(words)),
             Err(error) => return Err(error.into()),
         };
     let verbose = line.has("--verbose");

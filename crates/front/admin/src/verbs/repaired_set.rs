@@ -1,6 +1,6 @@
 //! `sstablerepairedset`: marks SSTables of a running node as repaired or unrepaired.
 
-use crate::model::RepairedRequest;
+use crate::model::{ErrorKind, RepairedRequest};
 
 use super::client::HttpError;
 use super::cluster::bad;
@@ -51,7 +51,9 @@ pub(super) fn run(line: &Line) -> Outcome {
     let request = RepairedRequest { keyspaces, tables, repaired, preview };
     let files: Vec<String> = match line.api.order(Method::Post, "/api/v1/repaired", &request) {
         Ok(files) => files,
-        Err(HttpError::Refused(400, words)) => return Err(Failure::Node(of_table(&words))),
+        Err(HttpError::Refused(ErrorKind::UnknownTable, words)) => {
+            return Err(Failure::Node(of_table(&words)));
+        }
         Err(error) => return Err(error.into()),
     };
     let mut text = format!("The following SSTables {done} mutated:\n");

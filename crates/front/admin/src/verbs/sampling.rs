@@ -1,11 +1,12 @@
 //! `profileload` and its older name `toppartitions`. Source: Cassandra `tools.nodetool.ProfileLoad`.
 
-use crate::model::{SampleJob, SampleRequest, SamplerReport};
+use crate::model::{ErrorKind, SampleJob, SampleRequest, SamplerReport};
 use crate::nodetool as layout;
 
 use super::client::HttpError;
 use super::flags::SAMPLING;
 use super::line::{Failure, Line, Outcome};
+use super::upkeep::missing_table;
 use crate::operation::Method;
 
 const BAD_ARGUMENTS: &str = "Invalid arguments, either [keyspace table/* duration] or [keyspace table/*] \
@@ -95,14 +96,13 @@ fn or_null(name: Option<&String>) -> &str {
 }
 
 /// Returns the error of Cassandra's tool, which looks the table up itself.
-fn in_cassandras_words(wanted: &SampleRequest, words: String) -> String {
-    let is_missing =
-        words.starts_with("Unknown keyspace/cf pair") || words.starts_with("Keyspace ");
+fn in_cassandras_words(wanted: &SampleRequest, kind: ErrorKind, words: String) -> Failure {
+    let is_missing = matches!(kind, ErrorKind::UnknownKeyspace | ErrorKind::UnknownTable);
     match (&wanted.keyspace, &wanted.table) {
         (Some(keyspace), Some(table)) if is_missing => {
-            format!("ColumnFamilyStore for {keyspace}/{table} not found.")
+            missing_table(format!("ColumnFamilyStore for {keyspace}/{table} not found."))
         }
-        _ => words,
+        _ => bad(words),
     }
 }
 
@@ -110,7 +110,9 @@ fn in_cassandras_words(wanted: &SampleRequest, words: String) -> String {
 pub(super) fn profile_load(line: &Line) -> Outcome {
     let wanted = request(line)?;
     let refused = |error: HttpError| match error {
-        HttpError::Refused(400, words) => bad(in_cassandras_words(&wanted, words)),
+        HttpError::Refused(kind, words) if kind.is_argument() => {
+            in_cassandras_words(&wanted, kind, words)
+        }
         other => other.into(),
     };
     let of_job = |text: &str| {
@@ -184,10 +186,13 @@ mod tests {
             }
         }
         let of_table = asked("toppartitions ks nosuch 100").unwrap();
-        for words in ["Unknown keyspace/cf pair (ks.nosuch)", "Keyspace ks does not exist"] {
-            let told = in_cassandras_words(&of_table, words.to_owned());
-            assert_eq!(told, "ColumnFamilyStore for ks/nosuch not found.");
+        for kind in [ErrorKind::UnknownKeyspace, ErrorKind::UnknownTable] {
+            let told = in_cassandras_words(&of_table, kind, "no such table".to_owned());
+            let Failure::Told(text) = told else { panic!("{told:?}") };
+            assert_eq!(text, "ColumnFamilyStore for ks/nosuch not found.\n");
         }
+        let other = in_cassandras_words(&of_table, ErrorKind::Argument, "no".to_owned());
+        assert!(matches!(other, Failure::BadUse(text) if text == "no"));
         let wanted = asked("toppartitions -k 255 -i 100 -a reads ks * 100").unwrap();
         assert_eq!((wanted.count, wanted.interval, wanted.duration), (255, Some(100), 100));
         assert_eq!((wanted.keyspace.as_deref(), wanted.table), (Some("ks"), None));

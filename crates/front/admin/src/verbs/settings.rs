@@ -282,7 +282,7 @@ pub(super) fn set_guardrail(line: &Line) -> Outcome {
     let change = GuardrailRequest { name: name.clone(), values: values.to_vec() };
     match line.api.command(Method::Put, "/api/v1/guardrails", &change) {
         Ok(()) => Ok(String::new()),
-        Err(HttpError::Refused(400, words)) => Err(bad(words)),
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => Err(bad(words)),
         Err(error) => Err(error.into()),
     }
 }
@@ -422,7 +422,7 @@ pub(super) fn set_level(line: &Line) -> Outcome {
             LogLevelReport { logger: module.to_owned(), level: level.clone().unwrap_or_default() };
         match line.api.command(Method::Put, "/api/v1/log", &body) {
             Ok(()) => {}
-            Err(HttpError::Refused(400, words)) => return Err(bad(words)),
+            Err(HttpError::Refused(kind, words)) if kind.is_argument() => return Err(bad(words)),
             Err(error) => return Err(error.into()),
         }
     }

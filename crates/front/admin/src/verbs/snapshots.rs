@@ -52,7 +52,9 @@ pub(super) fn take(line: &Line) -> Outcome {
         let body = SnapshotRequest { tag, keyspaces, tables, skip_flush, ttl_seconds };
         match line.api.command(Method::Post, "/api/v1/snapshots", &body) {
             Ok(()) => {}
-            Err(HttpError::Refused(400, words)) => return Err(Failure::BadUse(words)),
+            Err(HttpError::Refused(kind, words)) if kind.is_argument() => {
+                return Err(Failure::BadUse(words));
+            }
             Err(error) => return Err(error.into()),
         }
     }

@@ -304,6 +304,8 @@ fn options_of_runbooks_are_accepted() {
         assert_eq!(line.has("--ssl"), text.contains("--ssl"));
     }
     assert_eq!(parse("-u").unwrap_err(), "Required values for option 'username' not provided");
+    let line = parse("--ssl -Djavax.net.ssl.trustStore=/t status -Dx").unwrap();
+    assert_eq!(line.properties, ["javax.net.ssl.trustStore=/t", "x"]);
     assert_eq!(parse("flush -- -Dks").unwrap().arguments, ["-Dks"]);
     assert_eq!(parse("-D status").unwrap_err(), "Found unexpected parameters: [-D, status]");
 }
@@ -316,4 +318,32 @@ fn refused_verbs_and_arguments_below_zero() {
     // An option of the command comes before one of all.
     let line = parse("-p 9 import -p ks t /d").unwrap();
     assert_eq!((line.api.port, line.has("--copy-data")), (9, true));
+}
+
+#[test]
+fn refused_logins_and_permissions_end_as_cassandras_do() {
+    use crate::model::ErrorKind;
+    let of = |kind| Failure::from(HttpError::Refused(kind, "why".to_owned()));
+    for kind in [ErrorKind::Unauthenticated, ErrorKind::TooManyFailures] {
+        let failure = of(kind);
+        assert_eq!(failure.exit_code(), 1);
+        assert!(matches!(failure, Failure::Login(text) if text == "why"));
+    }
+    let failure = of(ErrorKind::Forbidden);
+    assert_eq!(failure.exit_code(), 2);
+    assert!(matches!(failure, Failure::Node(text) if text == "Access Denied: why"));
+}
+
+#[test]
+fn options_of_a_login_are_those_of_cassandra() {
+    let line = parse("-u ann -pw secret -pwf /p --ssl -h ::1 status").unwrap();
+    let value = |name| line.value(name).unwrap();
+    assert_eq!(
+        [value("--username"), value("--password"), value("--password-file")],
+        ["ann", "secret", "/p"]
+    );
+    let line = parse("--token-file /t --ssl-ca /ca --ssl-cert /c --ssl-key /k status").unwrap();
+    let value = |name| line.value(name).unwrap();
+    assert_eq!(value("--token-file"), "/t");
+    assert_eq!([value("--ssl-ca"), value("--ssl-cert"), value("--ssl-key")], ["/ca", "/c", "/k"]);
 }

@@ -1,8 +1,9 @@
 //! Commands about the files of tables: taking files in, compactions and what rules them.
 
 use crate::model::{
-    CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportReport,
-    ImportRequest, RefreshRequest, ScrubRequest, SstableReport, TablesRequest, VerifyRequest,
+    CompactionCommand, CompactionSettings, DamagedReport, ErrorKind, GarbageGranularity,
+    ImportReport, ImportRequest, RefreshRequest, ScrubRequest, SstableReport, TablesRequest,
+    VerifyRequest,
 };
 use crate::nodetool as layout;
 
@@ -11,9 +12,6 @@ use super::cluster::{bad, encoded};
 use super::line::{Failure, Line, Outcome};
 use super::node::{keyspaces_and_tables, node};
 use crate::operation::Method;
-
-/// Beginning of the refusal of a table that does not exist.
-const NO_TABLE: &str = "ColumnFamilyStore for ";
 
 /// `import`.
 pub(super) fn import(line: &Line) -> Outcome {
@@ -62,7 +60,7 @@ pub(super) fn refresh(line: &Line) -> Outcome {
     let request = RefreshRequest { keyspace: keyspace.clone(), table: table.clone() };
     match line.api.command(Method::Post, "/api/v1/refresh", &request) {
         // Cassandra's tool does not look for the table; its node does.
-        Err(HttpError::Refused(400, words)) if words.starts_with(NO_TABLE) => {
+        Err(HttpError::Refused(ErrorKind::UnknownTable, _)) => {
             Err(bad(match node(&line.api)?.keyspace(keyspace) {
                 None => format!("Keyspace {keyspace} does not exist"),
                 Some(_) => format!("Unknown keyspace/cf pair ({keyspace}.{table})"),
@@ -87,18 +85,18 @@ pub(super) fn sstables(line: &Line) -> Outcome {
     );
     let files: Vec<SstableReport> = match line.api.get(&path) {
         Ok(files) => files,
-        Err(HttpError::Refused(400, words)) => return Err(of_key(words, line.has("--hex-format"))),
+        Err(HttpError::Refused(ErrorKind::InvalidKey, words)) => return Err(of_key(words)),
+        Err(HttpError::Refused(ErrorKind::UnknownTable, words)) => {
+            return Err(missing_table(words));
+        }
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => return Err(bad(words)),
         Err(error) => return Err(error.into()),
     };
     Ok(layout::sstables(&files, layout::SstablesStyle { with_levels: line.has("--show-levels") }))
 }
 
-/// Cassandra's tool checks a key in hexadecimal digits; the node checks one of the table's type,
-/// and reports why Java did not parse it.
-pub(super) fn of_key(words: String, is_hex: bool) -> Failure {
-    if is_hex || words.starts_with(NO_TABLE) {
-        return Failure::BadUse(words);
-    }
+/// Reports an invalid key of the table's type, which Cassandra's node checks, in Java's words.
+pub(super) fn of_key(words: String) -> Failure {
     let number = ["int", "long", "short", "byte"].into_iter().find_map(|kind| {
         let text = words.strip_prefix(&format!("Unable to make {kind} from '"))?;
         Some(format!("For input string: \"{}\"", text.strip_suffix('\'')?))
@@ -106,10 +104,15 @@ pub(super) fn of_key(words: String, is_hex: bool) -> Failure {
     Failure::Node(number.unwrap_or(words))
 }
 
-/// Prints a missing table in the words of Cassandra's tool.
+/// Reports a missing table, which Cassandra's tool checks before it sends the command.
+pub(super) fn missing_table(words: String) -> Failure {
+    Failure::Told(format!("{words}\n"))
+}
+
+/// Reports a wrong argument without the usage, like a missing table.
 fn of_table(error: HttpError) -> Failure {
     match error {
-        HttpError::Refused(400, words) => Failure::Told(format!("{words}\n")),
+        HttpError::Refused(kind, words) if kind.is_argument() => missing_table(words),
         other => other.into(),
     }
 }
@@ -117,7 +120,7 @@ fn of_table(error: HttpError) -> Failure {
 fn tell(line: &Line, command: &CompactionCommand) -> Outcome {
     match line.api.command(Method::Post, "/api/v1/compactions", command) {
         Ok(()) => Ok(String::new()),
-        Err(HttpError::Refused(400, words)) => Err(Failure::BadUse(words)),
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => Err(Failure::BadUse(words)),
         Err(error) => Err(error.into()),
     }
 }
@@ -222,7 +225,7 @@ pub(super) fn force(line: &Line) -> Outcome {
     }
     let (keyspace, table) = (keyspace.clone(), table.clone());
     match order(line, &CompactionCommand::Force { keyspace, table, keys: keys.to_vec() }) {
-        Err(HttpError::Refused(400, words)) => Err(of_key(words, false)),
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => Err(of_key(words)),
         other => Ok(other?),
     }
 }
@@ -440,12 +443,8 @@ mod tests {
             (code, Failure::BadUse(text) | Failure::Node(text)) => (code, text),
             other => panic!("{other:?}"),
         };
-        let missing = "ColumnFamilyStore for ks/nosuch not found.";
-        let hex = "Non-hex characters in zz";
         let int = "Unable to make int from 'abc'";
-        assert_eq!(of(of_key(missing.to_owned(), false)), (1, missing.to_owned()));
-        assert_eq!(of(of_key(hex.to_owned(), true)), (1, hex.to_owned()));
-        assert_eq!(of(of_key(int.to_owned(), false)), (2, "For input string: \"abc\"".to_owned()));
+        assert_eq!(of(of_key(int.to_owned())), (2, "For input string: \"abc\"".to_owned()));
         let words =
             "No enum constant org.apache.cassandra.schema.CompactionParams.TombstoneOption.x";
         assert_eq!(of(granularity(Some("x")).unwrap_err()), (2, words.to_owned()));

@@ -694,8 +694,9 @@ fn grant(what: &Permissions, cx: &AuthContext<'_>) -> Result<AuthOutcome, PlanEr
             permissions: new,
         }));
     }
-    if matches!(what.resource, Resource::Mbean(_) | Resource::AllMbeans) {
-        outcome.warnings.push("Permissions on MBeans have no effect: there is no JMX".to_owned());
+    if matches!(what.resource, Resource::Mbean(_)) {
+        let text = "Permissions on single MBeans have no effect: there is no JMX; those on ALL MBEANS are for nodetool and the API";
+        outcome.warnings.push(text.to_owned());
     }
     Ok(outcome)
 }

@@ -389,6 +389,7 @@ fn permissions_are_granted_by_who_has_them_and_authorize() {
     assert_eq!(*all, Resource::table("ks", "u").applicable());
     assert!(!all.contains(Permission::Create));
     assert_eq!(world.warned("root", "GRANT SELECT ON MBEAN 'a:type=b' TO b").len(), 1);
+    assert!(world.warned("root", "GRANT EXECUTE ON ALL MBEANS TO b").is_empty());
 }
 
 #[test]

@@ -4,12 +4,14 @@ use stdx::Generation;
 
 use super::*;
 use crate::commands::upkeep::{UpkeepAction, UpkeepRequest, resolve};
+use crate::compaction_command::CompactionAction;
 use crate::model::CompactionCommand;
 
-fn check(command: CompactionCommand, expect: Result<UpkeepAction, &str>) {
+fn check(command: CompactionCommand, expect: Result<CompactionAction, &str>) {
     let found = resolve(UpkeepRequest::Compaction(command.clone()), &snapshot(2).schema);
     let found = found.map_err(|error| error.to_string());
-    assert_eq!(found, expect.map_err(str::to_owned), "{command:?}");
+    let expect = expect.map(UpkeepAction::Compaction).map_err(str::to_owned);
+    assert_eq!(found, expect, "{command:?}");
 }
 
 fn id(name: &str) -> TableId {
@@ -19,7 +21,7 @@ fn id(name: &str) -> TableId {
 #[test]
 fn kinds_of_compactions_are_cassandras_names() {
     let stop = |kind: &str| CompactionCommand::Stop { kind: Some(kind.to_owned()), id: None };
-    let of = |kind| Ok(UpkeepAction::Stop { kind: Some(kind), id: None });
+    let of = |kind| Ok(CompactionAction::Stop { kind: Some(kind), id: None });
     check(stop("MAJOR_COMPACTION"), of("Major compaction"));
     check(stop("CLEANUP"), of("Cleanup"));
     check(stop("GARBAGE_COLLECT"), of("Remove deleted data"));
@@ -29,7 +31,7 @@ fn kinds_of_compactions_are_cassandras_names() {
     check(stop("VALIDATION"), Err("a repair is given up with \"nodetool repair_admin cancel\""));
     check(stop("Cleanup"), Err("compaction_type: can not convert \"Cleanup\" to a OperationType"));
     let by_id = CompactionCommand::Stop { kind: None, id: Some("x".to_owned()) };
-    check(by_id, Ok(UpkeepAction::Stop { kind: None, id: Some("x".to_owned()) }));
+    check(by_id, Ok(CompactionAction::Stop { kind: None, id: Some("x".to_owned()) }));
 }
 
 #[test]
@@ -40,9 +42,12 @@ fn files_are_those_of_a_tables_directory() {
     let path = |name: &str| format!("/data/ks/{directory}/{name}");
     let named = [path("nb-7-big-Data.db"), path("da-9-bti-Data.db")];
     let expected = vec![(id("t"), vec![Generation(7), Generation(9)])];
-    check(files(&named), Ok(UpkeepAction::Files(expected)));
+    check(files(&named), Ok(CompactionAction::Files { files: expected }));
     // The table does not exist.
-    check(files(&["/data/ks/t-1/nb-7-big-Data.db".to_owned()]), Ok(UpkeepAction::Files(vec![])));
+    check(
+        files(&["/data/ks/t-1/nb-7-big-Data.db".to_owned()]),
+        Ok(CompactionAction::Files { files: vec![] }),
+    );
     check(
         files(&[path("Data.db")]),
         Err(
@@ -61,7 +66,7 @@ fn a_range_may_go_over_the_end_of_the_ring() {
     };
     let of = |ranges: &[(i64, i64)]| {
         let ranges = ranges.iter().map(|(a, b)| (Token(*a), Token(*b))).collect();
-        Ok(UpkeepAction::Ranges(vec![id("t")], ranges))
+        Ok(CompactionAction::Range { tables: vec![id("t")], ranges })
     };
     check(range(-5, 7), of(&[(-5, 7)]));
     check(range(7, -5), of(&[(7, i64::MAX), (i64::MIN, -5)]));
@@ -75,7 +80,7 @@ fn partitions_and_tables_that_cannot_be_are_refused_in_cassandras_words() {
         key: key.to_owned(),
     };
     let key = vec![(id("t"), 5_i32.to_be_bytes().to_vec())];
-    check(partition("t", "5"), Ok(UpkeepAction::Partitions(key)));
+    check(partition("t", "5"), Ok(CompactionAction::Partition { keys: key }));
     check(
         partition("t", "x"),
         Err("Unable to parse partition key 'x' for table ks.t; Unable to make int from 'x'"),
@@ -86,7 +91,7 @@ fn partitions_and_tables_that_cannot_be_are_refused_in_cassandras_words() {
         keys: vec!["5".to_owned(), key.to_owned()],
     };
     let keys = [5_i32, 6].map(|key| key.to_be_bytes().to_vec()).to_vec();
-    check(force("t", "6"), Ok(UpkeepAction::Force(id("t"), keys)));
+    check(force("t", "6"), Ok(CompactionAction::Force { table: id("t"), keys }));
     check(force("t", "x"), Err("Unable to make int from 'x'"));
     check(force("nosuch", "6"), Err("Unknown keyspace/cf pair (ks.nosuch)"));
     check(partition("nosuch", "5"), Err("Unknown keyspace/cf pair (ks.nosuch)"));
