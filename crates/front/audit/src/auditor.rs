@@ -31,7 +31,7 @@ use stdx::{ShardId, Uuid};
 
 /// How long an answer waits for a full queue. Source: Cassandra's `request_timeout`.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a destination that is switched off may write what is queued.
+/// How long a destination that is switched off may write its queue.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// How long a failed archive command waits for its next attempt.
 const ARCHIVE_RETRY: Duration = Duration::from_secs(10);
@@ -167,7 +167,7 @@ impl Auditor {
         opened
     }
 
-    /// Writes what is queued, for some seconds at most, and stops. To be called on every shard before the node stops
+    /// Writes the queued events, for some seconds at most, and stops. To be called on every shard before the node stops
     /// serving requests between shards.
     pub async fn stop(&self) {
         self.uninstall();
@@ -239,7 +239,7 @@ impl Auditor {
             };
             reply.send(result);
         };
-        // A closed gate: the node stops, and the caller sees that nobody answers.
+        // A closed gate: the node stops, and the caller gets an error.
         let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-request", task);
     }
 

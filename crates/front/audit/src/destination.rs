@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often a lasting failure is logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// What writes a batch.
+/// Writer of a batch.
 pub(crate) type Write =
     Box<dyn Fn(Vec<Rc<Event>>) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
 
@@ -44,9 +44,9 @@ pub(crate) struct Destination {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Open,
-    /// The task writes what is left, and ends.
+    /// The task writes the queued events, and ends.
     Closing,
-    /// The task drops what is left, and ends.
+    /// The task drops the queued events, and ends.
     Abandoned,
     Ended,
 }
@@ -96,7 +96,7 @@ impl Destination {
         true
     }
 
-    /// Writes what is queued until the deadline, and drops the rest.
+    /// Writes the queued events until the deadline, and drops the rest.
     pub(crate) async fn close(&self, rt: &Rt, deadline: Instant) {
         if self.progress.get() == Progress::Open {
             self.progress.set(Progress::Closing);
@@ -160,7 +160,7 @@ impl Destination {
                     "cannot write the audit log; its events stay queued and are written again"
                 );
             }
-            // A destination that is closed is tried at once, until its deadline.
+            // A destination that is closed is tried immediately, until its deadline.
             let _ = rt.timeout(rt.now() + RETRY, self.wake.notified()).await;
         }
     }

@@ -2,11 +2,11 @@
 //!
 //! Owns: events ([`event`]) and how finished requests become events ([`recorder`]), filters ([`filter`]), the queue
 //! between requests and writers ([`queue`]), Cassandra's line ([`line`]) and the binary format ([`binary`]), names and
-//! rolling of files ([`rolling`]); and, thin, the files ([`files`]), what is written where (`destination`) and each
+//! rolling of files ([`rolling`]); and, thin, the files ([`files`]), the destinations (`destination`) and each
 //! shard's part ([`auditor`]). Never: executes
 //! a statement, decides whether one is allowed.
 //!
-//! INV-audit-1: see `queue`. INV-audit-2: see `auditor`.
+//! Invariants: see `queue` and `destination`.
 //!
 //! Reading order: `event`, `statement`, `mask`, `recorder`, `filter`, `queue`, `line`, `binary`, `rolling`,
 //! `settings`, `files`, `destination`, `auditor`.

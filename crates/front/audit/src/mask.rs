@@ -19,7 +19,7 @@ pub fn has_word(text: &str) -> bool {
     find_word(text, 0).is_some()
 }
 
-/// Cuts a text that was not understood behind the first word `password`.
+/// Cuts a text that was not understood after the first word `password`.
 pub fn cut(text: &str) -> Cow<'_, str> {
     match find_word(text, 0).and_then(|at| text.get(..at + WORD.len())) {
         Some(shown) => Cow::Owned(format!("{shown} {MASK}")),

@@ -9,7 +9,7 @@ use crate::event::Event;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// What happens when the queue is full (`block`).
+/// Behaviour of a full queue (`block`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullQueue {
     /// Answers wait until the queue is within its limit.

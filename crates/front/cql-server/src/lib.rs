@@ -23,6 +23,7 @@ pub mod fuzz;
 mod login;
 mod mesh;
 mod observed;
+mod observed_requests;
 mod pending;
 mod port;
 mod running;

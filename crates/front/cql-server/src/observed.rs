@@ -1,6 +1,6 @@
 //! Requests of a connection while observers are installed: records from arrival to answer.
 //!
-//! Owns: the records of a connection's requests ([`ObservedRequests`]), when an answer waits for the observers. Never:
+//! Owns: when a request is recorded (`observed_requests` has the records), when an answer waits for the observers. Never:
 //! what an observer does with a request. Without an observer nothing is recorded; requests that arrived before the
 //! first one was installed are not observed.
 //!
@@ -10,45 +10,11 @@ use crate::frame_sink::FrameSink;
 use crate::server::Server;
 use crate::session::Session;
 use cql_wire::{ErrorCode, Request};
-use query::{
-    Executor, Failure, ObservedFailure, RequestRecord, Result, ResultSink, Step, Taken, Ticket,
-};
-use std::cell::RefCell;
-use std::net::SocketAddr;
+use query::{Executor, ObservedFailure, RequestRecord, Result, ResultSink, Step, Taken, Ticket};
 use std::rc::Rc;
-use stdx::FixedMap;
 
 /// Message of a request whose client disconnected before the answer.
 const DISCONNECTED: &str = "the client disconnected before the request was answered";
-
-/// Recorded requests of one connection that are not answered.
-#[derive(Default)]
-pub(crate) struct ObservedRequests {
-    by_stream: RefCell<FixedMap<i16, RequestRecord>>,
-}
-
-impl ObservedRequests {
-    /// Returns true if no request is recorded.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_stream.borrow().is_empty()
-    }
-
-    /// Records the failure that a request is answered with.
-    pub(crate) fn fail(&self, stream: i16, failure: &Failure, node: SocketAddr) {
-        if let Some(record) = self.by_stream.borrow_mut().get_mut(&stream) {
-            record.fail(failure, node);
-        }
-    }
-
-    fn note_planned(&self, stream: i16, executor: &Rc<Executor>, request: &Request<'_>) {
-        let taken = self.by_stream.borrow_mut().remove(&stream);
-        if let Some(mut record) = taken {
-            record.note_planned(executor, request);
-            self.by_stream.borrow_mut().insert(stream, record);
-        }
-    }
-}
 
 /// Records a request that arrived.
 ///
@@ -62,7 +28,7 @@ pub(crate) fn begin(
     body: &[u8],
 ) -> Result<()> {
     let session = &sink.session;
-    if let Some(record) = query.observers.begin(query, &session.client, request, body)? {
+    if let Some(record) = query::observe(query, &session.client, request, body)? {
         session.observed.by_stream.borrow_mut().insert(sink.stream, record);
     }
     Ok(())

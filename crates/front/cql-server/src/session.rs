@@ -1,7 +1,7 @@
 //! State shared by a connection and its running requests.
 
 use crate::error_frame::{self, ErrorFrame};
-use crate::observed::ObservedRequests;
+use crate::observed_requests::ObservedRequests;
 use crate::running::RunningRequests;
 use cql_wire::{
     Compression, EventKinds, FrameExtras, Negotiated, Opcode, ProtocolVersion, ResponseFrame,

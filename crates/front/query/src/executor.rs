@@ -8,7 +8,7 @@ use crate::counters::Counters;
 use crate::failure::{Failure, Internal, Result};
 use crate::guardrail_limits::Guardrails;
 use crate::latency::Latencies;
-use crate::observed::Observers;
+use crate::observers::Observers;
 use crate::prepared::{Planning, PreparedCache};
 use crate::replica_disks::ReplicaDisks;
 use crate::settings::{QuerySettings, Timeout, Timeouts};

@@ -36,6 +36,7 @@ mod modification;
 mod mutations;
 mod node_queries;
 mod observed;
+mod observers;
 mod outbound;
 mod owned_values;
 mod password;
@@ -80,7 +81,8 @@ pub use guardrails::watch;
 pub use internal_queries::{write_peer_trace, write_trace};
 pub use latency::{Ended, Kind as RequestKind, Latencies, TableLatencies, Timing, Touched};
 pub use node_queries::{as_store_error, execute_for_node, select_for_node};
-pub use observed::{
+pub use observed::{note_planned, observe};
+pub use observers::{
     ObservedFailure, ObservedRequest, ObservedStatement, Observers, RequestObserver, RequestRecord,
     Taken,
 };

@@ -1,275 +1,111 @@
-//! Finished requests, as observers see them: the one place for logs of requests.
+//! Records of requests that arrived while observers are installed.
 //!
-//! Owns: the description of a request from its arrival to its answer ([`RequestRecord`]), the interface of observers
-//! ([`RequestObserver`]). Never: which requests an observer writes down, or where. A front makes a record only while
-//! an observer is installed, and calls each observer once for each request that a client sent; statements that
-//! another node forwarded, and those of the node itself, are not observed.
+//! Never: what observers do with them ([`crate::observers`]).
 
 use crate::client::ClientState;
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
+use crate::observers::{ObservedRequest, ObservedStatement, RequestRecord};
 use crate::prepare::current;
-use crate::prepared::{Compiled, Prepared, PreparedId, parse};
-use cql_wire::{BatchKind, BatchQuery, Consistency, ErrorCode, Request};
-use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::net::SocketAddr;
-use std::pin::Pin;
+use crate::prepared::{Compiled, parse};
+use cql_wire::{BatchQuery, Request};
 use std::rc::Rc;
-use stdx::WallMicros;
 
-/// A statement of a request.
-#[derive(Clone)]
-pub enum ObservedStatement {
-    /// Sent as text.
-    Text(Rc<str>),
-    /// Sent by id.
-    Prepared(Rc<Prepared>),
-    /// Sent by an id that is not prepared here.
-    Unknown,
-}
-
-impl ObservedStatement {
-    /// Returns the text; `None` for an unknown id.
-    pub fn text(&self) -> Option<&Rc<str>> {
-        match self {
-            ObservedStatement::Text(text) => Some(text),
-            ObservedStatement::Prepared(prepared) => Some(&prepared.text),
-            ObservedStatement::Unknown => None,
-        }
-    }
-
-    /// Returns the id of a prepared statement.
-    pub fn prepared_id(&self) -> Option<&PreparedId> {
-        match self {
-            ObservedStatement::Prepared(prepared) => Some(&prepared.id),
-            ObservedStatement::Text(_) | ObservedStatement::Unknown => None,
-        }
-    }
-}
-
-/// Kind and statements of a request.
-pub enum ObservedRequest {
-    /// STARTUP or AUTH_RESPONSE.
-    Login,
-    /// QUERY.
-    Query(ObservedStatement),
-    /// PREPARE.
-    Prepare(ObservedStatement),
-    /// EXECUTE.
-    Execute(ObservedStatement),
-    /// BATCH.
-    Batch {
-        /// Kind of the batch.
-        kind: BatchKind,
-        /// Its statements.
-        statements: Vec<ObservedStatement>,
-    },
-}
-
-/// A failure as the client gets it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedFailure {
-    /// Its code.
-    pub code: ErrorCode,
-    /// Its message.
-    pub message: String,
-}
-
-/// A request from its arrival to its answer.
-pub struct RequestRecord {
-    /// Kind and statements.
-    pub request: ObservedRequest,
-    /// Keyspace of the last USE, when it arrived.
-    pub session_keyspace: Option<Rc<str>>,
-    /// Keyspace that its names without one belong to: its own, or that of the last USE.
-    pub keyspace: Option<Rc<str>>,
-    /// Consistency level; `None` for requests without one.
-    pub consistency: Option<Consistency>,
-    /// Body of its frame with values and options, if an observer asked for it.
-    pub body: Option<Box<[u8]>>,
-    /// When it arrived.
-    pub began: WallMicros,
-    /// Number of its statements before the first one that cannot be planned.
-    pub planned: usize,
-    /// Failure that was answered; `None` for a result.
-    pub failure: Option<ObservedFailure>,
-}
-
-/// Waits until an observer has taken a request.
+/// Describes a request that arrived; `None` for kinds that are not observed.
 ///
 /// # Errors
-/// The failure to answer instead of the result: the observer could not take it.
-pub type Taken = Pin<Box<dyn Future<Output = Result<()>>>>;
-
-/// Part of the node that sees each finished request of a shard.
-pub trait RequestObserver {
-    /// Returns true if records need the bodies of frames.
-    fn wants_bodies(&self) -> bool {
-        false
+/// An observer cannot take another request.
+pub fn observe(
+    executor: &Rc<Executor>,
+    client: &ClientState,
+    request: &Request<'_>,
+    body: &[u8],
+) -> Result<Option<RequestRecord>> {
+    let Some(mut record) = record(executor, client, request) else { return Ok(None) };
+    if !executor.observers.admit() {
+        return Err(Failure::overloaded(
+            "the log of requests cannot keep up; the request was not executed",
+        ));
     }
-
-    /// Returns false while no more requests may begin, because their events could not be taken.
-    fn admits(&self) -> bool {
-        true
+    if executor.observers.want_bodies() {
+        record.body = Some(body.into());
     }
-
-    /// Takes a request whose answer is ready. The answer is sent at once, or after the returned future.
-    fn finished(&self, client: &ClientState, record: &RequestRecord) -> Option<Taken>;
+    Ok(Some(record))
 }
 
-/// Observers of one shard's requests.
-#[derive(Default)]
-pub struct Observers {
-    list: RefCell<Vec<Rc<dyn RequestObserver>>>,
-    is_on: Cell<bool>,
+/// Describes a request that arrived; `None` for kinds that are not observed.
+fn record(
+    executor: &Rc<Executor>,
+    client: &ClientState,
+    request: &Request<'_>,
+) -> Option<RequestRecord> {
+    let text = |text: &str| ObservedStatement::Text(text.into());
+    let by_id = |id: &[u8]| match executor.prepared.get(id) {
+        Some(prepared) => ObservedStatement::Prepared(prepared),
+        None => ObservedStatement::Unknown,
+    };
+    let mut planned = 1;
+    let (observed, keyspace, consistency) = match request {
+        Request::Startup(_) | Request::AuthResponse(_) => (ObservedRequest::Login, None, None),
+        Request::Options | Request::Register(_) => return None,
+        Request::Query { query, parameters } => {
+            let observed = ObservedRequest::Query(text(query));
+            (observed, parameters.keyspace, Some(parameters.consistency))
+        }
+        Request::Prepare { query, keyspace } => {
+            (ObservedRequest::Prepare(text(query)), *keyspace, None)
+        }
+        Request::Execute { id, parameters, .. } => {
+            let observed = ObservedRequest::Execute(by_id(id));
+            (observed, parameters.keyspace, Some(parameters.consistency))
+        }
+        Request::Batch(batch) => {
+            let statements = batch.statements.iter().map(|statement| match statement.query {
+                BatchQuery::Text(query) => text(query),
+                BatchQuery::Prepared(id) => by_id(id),
+            });
+            let statements: Vec<ObservedStatement> = statements.collect();
+            planned = statements.len();
+            let observed = ObservedRequest::Batch { kind: batch.kind, statements };
+            (observed, batch.parameters.keyspace, Some(batch.parameters.consistency))
+        }
+    };
+    let session_keyspace = client.keyspace.borrow().clone();
+    Some(RequestRecord {
+        request: observed,
+        keyspace: keyspace.map(Into::into).or_else(|| session_keyspace.clone()),
+        session_keyspace,
+        consistency,
+        body: None,
+        began: executor.rt.wall(),
+        planned,
+        failure: None,
+    })
 }
 
-impl Observers {
-    /// Returns true if requests are to be recorded.
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.is_on.get()
-    }
-
-    /// Installs an observer.
-    pub fn add(&self, observer: Rc<dyn RequestObserver>) {
-        self.list.borrow_mut().push(observer);
-        self.is_on.set(true);
-    }
-
-    /// Removes an observer. Requests that were recorded before do not reach it.
-    pub fn remove(&self, observer: &Rc<dyn RequestObserver>) {
-        let mut list = self.list.borrow_mut();
-        list.retain(|known| !Rc::ptr_eq(known, observer));
-        self.is_on.set(!list.is_empty());
-    }
-
-    /// Describes a request that arrived; `None` for kinds that are not observed.
-    ///
-    /// # Errors
-    /// An observer cannot take another request.
-    pub fn begin(
-        &self,
-        executor: &Rc<Executor>,
-        client: &ClientState,
-        request: &Request<'_>,
-        body: &[u8],
-    ) -> Result<Option<RequestRecord>> {
-        let Some(mut record) = RequestRecord::new(executor, client, request) else {
-            return Ok(None);
+/// Records how much of a request that failed before it ran can be planned: Cassandra's log depends on it.
+pub fn note_planned(record: &mut RequestRecord, executor: &Rc<Executor>, request: &Request<'_>) {
+    let keyspace = record.keyspace.clone();
+    let count = |statement: &ObservedStatement| {
+        let compiled = match statement {
+            ObservedStatement::Text(text) => plan(executor, text, keyspace.as_deref()),
+            ObservedStatement::Prepared(prepared) => current(executor, prepared),
+            ObservedStatement::Unknown => return None,
         };
-        let list = self.list.borrow();
-        if !list.iter().all(|observer| observer.admits()) {
-            return Err(Failure::overloaded(
-                "the log of requests cannot keep up; the request was not executed",
-            ));
+        Some(compiled.ok()?.header().inputs.binds.len())
+    };
+    match (&record.request, request) {
+        (
+            ObservedRequest::Query(statement) | ObservedRequest::Prepare(statement),
+            Request::Query { .. } | Request::Prepare { .. },
+        ) => record.planned = usize::from(count(statement).is_some()),
+        (ObservedRequest::Batch { statements, .. }, Request::Batch(batch)) => {
+            let given = batch.statements.iter().map(|statement| statement.values.len());
+            let pairs = statements.iter().zip(given);
+            let planned = pairs.take_while(|(one, given)| count(one) == Some(*given)).count();
+            record.planned = planned;
         }
-        if list.iter().any(|observer| observer.wants_bodies()) {
-            record.body = Some(body.into());
-        }
-        Ok(Some(record))
-    }
-
-    /// Passes a request whose answer is ready to each observer. Returns what the answer has to wait for.
-    pub fn finish(&self, client: &ClientState, record: &RequestRecord) -> Option<Taken> {
-        let list = self.list.borrow();
-        let waits = list.iter().filter_map(|observer| observer.finished(client, record));
-        let waits: Vec<Taken> = waits.collect();
-        if waits.is_empty() {
-            return None;
-        }
-        Some(Box::pin(async move {
-            let mut result = Ok(());
-            for wait in waits {
-                result = result.and(wait.await);
-            }
-            result
-        }))
-    }
-}
-
-impl RequestRecord {
-    /// Describes a request that arrived; `None` for kinds that are not observed.
-    fn new(
-        executor: &Rc<Executor>,
-        client: &ClientState,
-        request: &Request<'_>,
-    ) -> Option<RequestRecord> {
-        let text = |text: &str| ObservedStatement::Text(text.into());
-        let by_id = |id: &[u8]| match executor.prepared.get(id) {
-            Some(prepared) => ObservedStatement::Prepared(prepared),
-            None => ObservedStatement::Unknown,
-        };
-        let mut planned = 1;
-        let (observed, keyspace, consistency) = match request {
-            Request::Startup(_) | Request::AuthResponse(_) => (ObservedRequest::Login, None, None),
-            Request::Options | Request::Register(_) => return None,
-            Request::Query { query, parameters } => {
-                let observed = ObservedRequest::Query(text(query));
-                (observed, parameters.keyspace, Some(parameters.consistency))
-            }
-            Request::Prepare { query, keyspace } => {
-                (ObservedRequest::Prepare(text(query)), *keyspace, None)
-            }
-            Request::Execute { id, parameters, .. } => {
-                let observed = ObservedRequest::Execute(by_id(id));
-                (observed, parameters.keyspace, Some(parameters.consistency))
-            }
-            Request::Batch(batch) => {
-                let statements = batch.statements.iter().map(|statement| match statement.query {
-                    BatchQuery::Text(query) => text(query),
-                    BatchQuery::Prepared(id) => by_id(id),
-                });
-                let statements: Vec<ObservedStatement> = statements.collect();
-                planned = statements.len();
-                let observed = ObservedRequest::Batch { kind: batch.kind, statements };
-                (observed, batch.parameters.keyspace, Some(batch.parameters.consistency))
-            }
-        };
-        let session_keyspace = client.keyspace.borrow().clone();
-        Some(RequestRecord {
-            request: observed,
-            keyspace: keyspace.map(Into::into).or_else(|| session_keyspace.clone()),
-            session_keyspace,
-            consistency,
-            body: None,
-            began: executor.rt.wall(),
-            planned,
-            failure: None,
-        })
-    }
-
-    /// Records the failure that is answered.
-    pub fn fail(&mut self, failure: &Failure, node: SocketAddr) {
-        self.failure =
-            Some(ObservedFailure { code: failure.code(), message: failure.message(node) });
-    }
-
-    /// Records how much of a request that failed before it ran can be planned: Cassandra's log depends on it.
-    pub fn note_planned(&mut self, executor: &Rc<Executor>, request: &Request<'_>) {
-        let keyspace = self.keyspace.as_deref();
-        let count = |statement: &ObservedStatement| {
-            let compiled = match statement {
-                ObservedStatement::Text(text) => plan(executor, text, keyspace),
-                ObservedStatement::Prepared(prepared) => current(executor, prepared),
-                ObservedStatement::Unknown => return None,
-            };
-            Some(compiled.ok()?.header().inputs.binds.len())
-        };
-        match (&self.request, request) {
-            (
-                ObservedRequest::Query(statement) | ObservedRequest::Prepare(statement),
-                Request::Query { .. } | Request::Prepare { .. },
-            ) => self.planned = usize::from(count(statement).is_some()),
-            (ObservedRequest::Batch { statements, .. }, Request::Batch(batch)) => {
-                let given = batch.statements.iter().map(|statement| statement.values.len());
-                let pairs = statements.iter().zip(given);
-                let planned = pairs.take_while(|(one, given)| count(one) == Some(*given)).count();
-                self.planned = planned;
-            }
-            _ => {}
-        }
+        _ => {}
     }
 }
 
