@@ -443,6 +443,7 @@ fn flags_are_those_scylla_users_know() {
         "9142",
         "--api-address",
         "10.0.0.3",
+        "--api-login=none",
         "--api-port=10001",
         "--cluster-name",
         "x",
