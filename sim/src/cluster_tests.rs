@@ -210,3 +210,9 @@ fn unconditional_writes_are_found_while_replicas_change() {
     let sabotage = Sabotage { unconditional: true, ..Sabotage::default() };
     found("handing_over", sabotage, &["is not linearizable"]);
 }
+
+#[test]
+fn a_node_that_connects_in_the_clear_is_seen() {
+    let sabotage = Sabotage { clear_node: true, ..Sabotage::default() };
+    found("encrypted", sabotage, &["in the clear"]);
+}

@@ -12,6 +12,7 @@ mod damaged_start;
 mod datacenters;
 mod dealing;
 mod durability;
+mod encrypted;
 mod export;
 mod fault_points;
 mod fixed;

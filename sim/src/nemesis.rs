@@ -7,6 +7,7 @@ use rt::sim::{CrashKind, LinkOptions, SimNode};
 use stdx::{Instant, IoErrorKind};
 
 use crate::checks::Loss;
+use crate::encrypted::{self, Keys};
 use crate::nodes::{Member, name, usual_links};
 use crate::operator::{self, giving_up, giving_up::RemovalAbort};
 use crate::rotting::rot;
@@ -43,6 +44,8 @@ enum Undo {
     Disk(usize),
     /// A clock runs at the right speed again.
     Drift(usize),
+    /// A node has keys of its cluster again.
+    Keys(usize),
     /// The disk, bad since that time, is good again, and the node restarts on it.
     GoodDisk(usize, Instant),
     /// Bits by path are flipped back; the node starts again.
@@ -230,6 +233,7 @@ impl Nemesis {
                 self.start_again(run, node);
             }
             Undo::Drift(node) => run.nodes.world.drift_clock(&name(node), 0),
+            Undo::Keys(node) => encrypted::change_keys(run, node, Keys::Usual),
             Undo::Replace(node) => run.nodes.replace(node),
             Undo::GiveUp(node) => giving_up::give_up(run, node),
             Undo::OrderRemoval(host, at) => giving_up::order_removal(run, at, &host),
@@ -265,6 +269,7 @@ impl Nemesis {
                 | Undo::Links(_)
                 | Undo::Disk(_)
                 | Undo::Drift(_)
+                | Undo::Keys(_)
                 | Undo::Restart(_)
                 | Undo::GiveUp(_)
                 | Undo::OrderRemoval(..)
@@ -332,6 +337,7 @@ impl Nemesis {
             | Undo::Links(_)
             | Undo::Disk(_)
             | Undo::Drift(_)
+            | Undo::Keys(_)
             | Undo::GiveUp(_)
             | Undo::OrderRemoval(..)
             | Undo::GiveUpRemoval(..)
@@ -375,6 +381,12 @@ impl Nemesis {
                 let millionths = (run.nodes.world.random_u64() % 400_000) as i64 - 200_000;
                 run.nodes.world.drift_clock(&name(node), millionths);
                 self.undo.push((until, Undo::Drift(node)));
+            }
+            Fault::ChangeKeys => {
+                let is_renewed = run.nodes.world.random_u64().is_multiple_of(2);
+                let keys = if is_renewed { Keys::Renewed } else { Keys::OfStrangers };
+                encrypted::change_keys(run, node, keys);
+                self.undo.push((until, Undo::Keys(node)));
             }
             Fault::SlowDisk => self.slow_disk(run, hit, 5_000..50_000),
             Fault::SlowNode => {

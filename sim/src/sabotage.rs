@@ -29,6 +29,8 @@ pub struct Sabotage {
     pub spoilt_rows: bool,
     /// Some memory of the world is leaked when the run is over.
     pub kept_world: bool,
+    /// One node of an encrypted cluster connects in the clear, and the others accept it.
+    pub clear_node: bool,
     /// Files are deleted before a start that should find them damaged.
     pub unseen_damage: bool,
 }

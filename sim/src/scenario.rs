@@ -42,6 +42,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("inverted", include_str!("../scenarios/inverted.toml")),
     ("scans", include_str!("../scenarios/scans.toml")),
     ("filters", include_str!("../scenarios/filters.toml")),
+    ("encrypted", include_str!("../scenarios/encrypted.toml")),
 ];
 
 /// Fault that the driver of a run may inject.
@@ -113,11 +114,13 @@ pub enum Fault {
     /// The keyspace gets another number of replicas. Only for conditional writes: of the others, a
     /// replica that is new has nothing until it is repaired.
     AlterKeyspace,
+    /// The keys of a node change: to renewed ones, or to those of another cluster. In the end it has its own again.
+    ChangeKeys,
 }
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 31] = [
+    pub const ALL: [(&str, Fault); 32] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -149,6 +152,7 @@ impl Fault {
         ("unschedule", Fault::Unschedule),
         ("abort", Fault::Abort),
         ("alter_keyspace", Fault::AlterKeyspace),
+        ("change_keys", Fault::ChangeKeys),
     ];
 
     /// Its name in files.
@@ -252,6 +256,8 @@ pub struct Scenario {
     pub small_pages: bool,
     /// Most keys are written and read at other levels than QUORUM.
     pub levels: bool,
+    /// Connections between nodes are encrypted: all, or those between racks.
+    pub encryption: bool,
     /// Clients at the same time.
     pub clients: u64,
     /// Requests of all clients together.
@@ -323,6 +329,7 @@ impl Scenario {
             folding: number("workload.folding", 0),
             small_pages: number("small_pages", 0) > 0,
             levels: number("workload.levels", 0) > 0,
+            encryption: number("encryption", 0) > 0,
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),
             keys: number("workload.keys", 60),

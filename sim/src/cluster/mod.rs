@@ -13,6 +13,7 @@ use cql_wire::Consistency;
 use rt::sim::SimNode;
 
 use crate::datacenters;
+use crate::encrypted;
 use crate::folded;
 use crate::inverted;
 use crate::lwt;
@@ -42,7 +43,8 @@ struct Phase {
 }
 
 /// The phases in their order: one row each.
-const PHASES: [Phase; 3] = [
+const PHASES: [Phase; 4] = [
+    Phase { wanted: |s| s.encryption, run: encrypted::await_keys },
     Phase { wanted: |s| s.new_datacenter, run: datacenters::use_new_datacenter },
     Phase { wanted: |s| s.auto_repair, run: schedule::await_schedule },
     Phase { wanted: |s| s.auto_repair, run: schedule::repair_incrementally },

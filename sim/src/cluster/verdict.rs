@@ -7,6 +7,7 @@ use crate::cells;
 use crate::checks;
 use crate::counts;
 use crate::damaged_start;
+use crate::encrypted;
 use crate::folded;
 use crate::inverted;
 use crate::large;
@@ -63,6 +64,7 @@ pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
     let large = tables.iter().filter_map(|(node, of)| Some((node, of.get("large")?)));
     large.into_iter().try_for_each(|(node, rows)| large::complete(node, rows))?;
     no_leaks(run)?;
+    encrypted::check(run)?;
 
     let shared = run.clients.shared.borrow();
     let history = &shared.history;

@@ -15,6 +15,7 @@ use node::{Node, Outcome, PageLimit, Program};
 use rt::sim::{LinkOptions, SimNode, World, WorldOptions};
 use rt::{Rt, ShardId};
 
+use crate::encrypted::{self, SharedSeen};
 use crate::leaks::Holdings;
 use crate::report::Probes;
 use crate::sabotage::Sabotage;
@@ -99,6 +100,8 @@ pub struct Nodes {
     pub members: Vec<Member>,
     /// True if no operator orders repairs of damaged files: nodes repair them automatically.
     pub mends_by_itself: bool,
+    /// What is seen of connections between nodes, where they are encrypted.
+    pub eavesdropper: Option<SharedSeen>,
     /// Rare paths that were reached.
     pub probes: Probes,
     askers: u64,
@@ -112,8 +115,10 @@ impl Nodes {
         sabotage: Sabotage,
         mends_by_itself: bool,
     ) -> Nodes {
+        let world = World::new(seed, WorldOptions::default());
         Nodes {
-            world: World::new(seed, WorldOptions::default()),
+            eavesdropper: scenario.encryption.then(|| encrypted::eavesdrop(&world, seed)),
+            world,
             scenario,
             sabotage,
             members: Vec::new(),
@@ -312,7 +317,10 @@ impl Nodes {
     /// Starts the next node.
     pub fn add_member(&mut self, arrives: Arrival) -> String {
         let name = name(self.members.len());
-        let options = options::of_seed(self, &name);
+        let mut options = options::of_seed(self, &name);
+        if let Some(seen) = &self.eavesdropper {
+            encrypted::prepare(self, seen, &name, &mut options);
+        }
         let (life, outcome, admin) = start(&self.world, &name, &options, &self.scenario);
         usual_links(self, self.members.len());
         let of_member = name.clone();
