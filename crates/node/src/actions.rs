@@ -504,7 +504,7 @@ impl ShardActions for Actions {
     }
 
     fn log_in(&self, login: PasswordLogin) -> Work<Result<(), LoginRefusal>> {
-        logins::log_in(&self.rt, &self.membership, &self.options, login)
+        logins::log_in(&self.server, &self.options, login)
     }
 
     fn role_permissions(&self) -> RolePermissions {

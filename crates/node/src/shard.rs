@@ -783,7 +783,7 @@ impl Parts {
         let caller = self.meshes.admin.foreign();
         let log = self.program.log.clone().map(|log| log as Arc<dyn LogControl>);
         let Some(api) = self.api.take() else { return Ok(None) };
-        let (access, encryption) = (api.parts(options), api.encryption());
+        let (access, encryption) = (api.parts(options, &self.meshes.audit), api.encryption());
         let parts = AdminParts { address, caller, log, access, encryption };
         let started = AdminServer::start(&self.rt, parts);
         let server = started.map_err(|e| StartError::Listen {

@@ -3,18 +3,22 @@
 //! Owns: reading what they name at the start, before anything is changed, and following it while the node runs.
 //! Never: decides about a request (`admin`).
 
+mod audited;
 mod keys;
 pub(crate) mod logins;
 mod tokens;
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use admin::{AccessParts, AdminAccess, ApiEncryption, LoginPolicy};
+use audit::AuditMesh;
 use conf::{ApiLogin, Options};
 use rt::{Gate, Rt};
 use tls::TlsError;
 
 use crate::encryption::follow::KeyFollower;
+use audited::Audited;
 use keys::ApiKeys;
 use tokens::{TokenFile, TokenFollower};
 
@@ -59,7 +63,7 @@ fn warning(options: &Options, is_encrypted: bool) -> Option<&'static str> {
 
 impl ApiAccess {
     /// Settings of logins for the server.
-    pub(crate) fn parts(&self, options: &Options) -> AccessParts {
+    pub(crate) fn parts(&self, options: &Options, audit: &AuditMesh) -> AccessParts {
         AccessParts {
             login: match options.api_login {
                 None | Some(ApiLogin::None) => LoginPolicy::Nobody,
@@ -67,6 +71,7 @@ impl ApiAccess {
                 Some(ApiLogin::Required) => LoginPolicy::Everybody,
             },
             tokens: self.tokens.as_ref().map(|file| file.tokens.clone()).unwrap_or_default(),
+            actions: Some(Arc::new(Audited::new(audit))),
             ..AccessParts::open()
         }
     }
