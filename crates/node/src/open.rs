@@ -58,6 +58,8 @@ pub(crate) async fn open(
 ) -> Result<Opened, StartError> {
     let work_dir = options.workdir.trim_end_matches('/').to_owned();
     let client_keys = encryption::load(rt, options).await?;
+    // A wrong pattern stops the start before it changes anything.
+    parts::authentication(options)?;
     let fs = rt.fs();
     fs.create_dir_all(&work_dir).await?;
     let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {
