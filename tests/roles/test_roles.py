@@ -286,5 +286,6 @@ def test_requests_are_answered_while_many_logins_are_verified(root):
     assert len(answered) < len(waiting)
     for connection in waiting:
         opcode, body = read_frame(connection)
-        assert (opcode, body[:4]) == (0, struct.pack(">I", 0x0100))
+        # Wrong, or OVERLOADED when the threads for passwords could not verify it in time.
+        assert (opcode, struct.unpack(">I", body[:4])[0]) in [(0, 0x0100), (0, 0x1001)]
         connection.close()

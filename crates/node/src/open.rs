@@ -69,6 +69,8 @@ pub(crate) async fn open(
     let node_keys = nodes::load(rt, options).await?;
     file_keys::load(rt, options).await?;
     let api = api_access::load(rt, options).await.map_err(StartError::ApiAccess)?;
+    // A wrong pattern stops the start before it changes anything.
+    parts::authentication(options)?;
     let fs = rt.fs();
     fs.create_dir_all(&work_dir).await?;
     let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {

@@ -244,7 +244,10 @@ pub fn server_settings(
 }
 
 /// Authentication of clients.
-fn authentication(options: &Options) -> Result<Authentication, StartError> {
+///
+/// # Errors
+/// `Setting`: a query of `auth_certificate_role_queries` is no regular expression with one group.
+pub(crate) fn authentication(options: &Options) -> Result<Authentication, StartError> {
     let mapped = || {
         let rule = match options.mutual_tls_validator {
             Some(CertificateValidator::Spiffe) => IdentityRule::Spiffe,
@@ -661,6 +664,22 @@ mod tests {
             assert!(!seen.contains(&limits), "{name}");
             seen.push(limits);
         }
+    }
+
+    #[test]
+    fn a_query_of_roles_that_captures_nothing_stops_the_start() {
+        let with = |query: &str| Options {
+            authenticator: Authenticator::Certificate,
+            auth_certificate_role_queries: RoleQueries(vec![RoleQuery {
+                source: RoleQuerySource::Subject,
+                query: query.to_owned(),
+            }]),
+            ..Options::default()
+        };
+        assert!(authentication(&with("CN=([^,]+)")).is_ok());
+        let error = authentication(&with("CN=[^,]+")).unwrap_err().to_string();
+        let expected = "\"auth_certificate_role_queries\": the query CN=[^,]+ has 0 groups";
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]

@@ -8,12 +8,14 @@
 
 use crate::client::ClientState;
 use crate::executor::Executor;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::prepared::Compiled;
 use crate::users::{Numbered, USERS_MAX};
 use cluster::Permission;
+use cql_plan::PlanError;
 use cql_plan::auth::{Access, AccessRules, Resource};
 use cql_plan::plan::CommandPlan;
+use cql_syntax::ast::StatementKind;
 use schema::Table;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -50,6 +52,30 @@ pub(crate) fn check_login(executor: &Executor, client: &ClientState) -> Result<(
     let user = numbered(executor, client);
     user.count_check();
     Ok(user.access.check_login()?)
+}
+
+/// Returns the error of a statement that cannot be planned. As in Cassandra, the user's permission
+/// is checked first where it does not depend on what exists: a user without it does not learn
+/// whether there is such a table.
+#[cold]
+pub(crate) fn error_of_unplanned(
+    executor: &Executor,
+    client: &ClientState,
+    statement: &StatementKind,
+    keyspace: Option<&str>,
+    error: PlanError,
+) -> Failure {
+    let StatementKind::Truncate(truncate) = statement else { return error.into() };
+    let named = truncate.table.keyspace.as_ref().map(|keyspace| keyspace.text.as_str());
+    let Some(keyspace) = named.or(keyspace) else { return error.into() };
+    if !executor.settings.access.restricts() {
+        return error.into();
+    }
+    let resource = Resource::table(keyspace, &truncate.table.name.text);
+    match numbered(executor, client).access.ensure(Permission::Modify, &resource) {
+        Ok(()) => error.into(),
+        Err(refusal) => refusal.into(),
+    }
 }
 
 fn authorize_plan(executor: &Executor, client: &ClientState, compiled: &Compiled) -> Result<()> {

@@ -68,7 +68,16 @@ pub fn query<S: ResultSink>(
     let mut compiled = {
         let snapshot = cx.executor.snapshot();
         let limits = &cx.executor.plan_limits;
-        Compiled::new(&statement, &snapshot, keyspace, limits, cx.executor.rt.wall())?
+        let now = cx.executor.rt.wall();
+        Compiled::new(&statement, &snapshot, keyspace, limits, now).map_err(|error| {
+            access::error_of_unplanned(
+                cx.executor,
+                cx.sink.client(),
+                &statement.kind,
+                keyspace,
+                error,
+            )
+        })?
     };
     let is_serial = scope_of(parameters.consistency).is_some();
     let folds = matches!(&compiled, Compiled::Select(select) if select.plan.select.folds());

@@ -30,6 +30,7 @@ pub mod requirements;
 pub mod select;
 mod slices;
 pub mod system;
+mod system_keyspaces;
 mod tables;
 pub mod term;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use stdx::{Epoch, FixedMap};
 
 use super::Resource;
 use crate::error::PlanError;
+use crate::system_keyspaces::{REPLICATED_SYSTEM, SYSTEM, VIRTUAL};
 
 /// Which of Cassandra's classes decide about access, as far as there is a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -178,7 +179,10 @@ impl Access {
         if let Resource::Table { keyspace, table } = resource {
             return self.has_on_table(permission, keyspace, table);
         }
-        resource.chain().iter().any(|r| self.on(r).contains(permission))
+        let excludes_all = is_in_system_keyspace(resource);
+        let mut chain = resource.chain();
+        chain.retain(|part| !excludes_all || *part != Resource::AllKeyspaces);
+        chain.iter().any(|part| self.on(part).contains(permission))
     }
 
     /// The same without making a name for each step.
@@ -189,12 +193,14 @@ impl Access {
         let is_granted = |name: &str| {
             self.granted.get(name).is_some_and(|permissions| permissions.contains(permission))
         };
+        let excludes_all = is_system_keyspace(keyspace);
         for part in [None, Some(keyspace), Some("*")] {
             if let Some(part) = part {
                 name.push('/');
                 name.push_str(part);
             }
-            if is_granted(&name) {
+            let counts = part.is_some() || !excludes_all;
+            if counts && is_granted(&name) {
                 return true;
             }
         }
@@ -216,6 +222,26 @@ impl Access {
         )))
     }
 
+    /// Rejects schema changes of replicated system keyspaces before permissions are checked, as
+    /// Cassandra does. Their replication may be altered.
+    fn check_modifiable(
+        &self,
+        permission: Permission,
+        resource: &Resource,
+    ) -> Result<(), PlanError> {
+        let changes =
+            matches!(permission, Permission::Create | Permission::Alter | Permission::Drop);
+        let alters_replication =
+            permission == Permission::Alter && matches!(resource, Resource::Keyspace(_));
+        let is_replicated =
+            data_keyspace(resource).is_some_and(|name| REPLICATED_SYSTEM.contains(&name));
+        if self.rules.permissions && changes && is_replicated && !alters_replication {
+            let verb = permission.name();
+            return Err(PlanError::unauthorized(format!("Cannot {verb} {resource}")));
+        }
+        Ok(())
+    }
+
     /// Checks all that a statement needs.
     ///
     /// # Errors
@@ -225,6 +251,7 @@ impl Access {
         for requirement in requirements {
             match requirement {
                 Requirement::Permission(permission, resource) => {
+                    self.check_modifiable(*permission, resource)?;
                     self.ensure(*permission, resource)?;
                 }
                 Requirement::Masked { resource, table, columns } => {
@@ -243,6 +270,36 @@ impl Access {
         }
         Ok(())
     }
+}
+
+/// Keyspace of a resource of data below ALL KEYSPACES.
+fn data_keyspace(resource: &Resource) -> Option<&str> {
+    match resource {
+        Resource::Keyspace(keyspace)
+        | Resource::AllTables(keyspace)
+        | Resource::Table { keyspace, .. } => Some(keyspace),
+        _ => None,
+    }
+}
+
+/// Permissions on ALL KEYSPACES are none on these, as in Cassandra: they must be granted on the
+/// keyspace or the table.
+fn is_system_keyspace(name: &str) -> bool {
+    [SYSTEM, VIRTUAL, REPLICATED_SYSTEM].iter().any(|names| names.contains(&name))
+}
+
+fn is_in_system_keyspace(resource: &Resource) -> bool {
+    data_keyspace(resource).is_some_and(is_system_keyspace)
+}
+
+/// Returns true if a permission on this resource cannot be granted: of system keyspaces that are
+/// not virtual only SELECT, DESCRIBE and ALTER can. Source: `Permission.INVALID_FOR_SYSTEM_KEYSPACES`.
+pub(super) fn is_ungrantable(permission: Permission, resource: &Resource) -> bool {
+    let is_system = data_keyspace(resource)
+        .is_some_and(|name| SYSTEM.contains(&name) || REPLICATED_SYSTEM.contains(&name));
+    let is_grantable =
+        matches!(permission, Permission::Select | Permission::Describe | Permission::Alter);
+    is_system && !is_grantable
 }
 
 /// Datacenters that a role may use.

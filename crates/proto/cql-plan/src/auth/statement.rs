@@ -11,6 +11,7 @@ use cql_syntax::ast::{self, RoleOption, StatementKind, UserPassword};
 use schema::Schema;
 use types::CqlType;
 
+use super::access::is_ungrantable;
 use super::{Access, AccessRules, Resource, list};
 use crate::error::PlanError;
 
@@ -676,6 +677,11 @@ fn grant(what: &Permissions, cx: &AuthContext<'_>) -> Result<AuthOutcome, PlanEr
     check_permissions(what, cx)?;
     if !cx.rules.permissions {
         return Err(not_supported("GRANT"));
+    }
+    if what.permissions.iter().any(|permission| is_ungrantable(permission, &what.resource)) {
+        return Err(PlanError::unauthorized(
+            "Granting permissions on system keyspaces is strictly limited, this operation is not permitted",
+        ));
     }
     let (had, mut outcome) = (existing(what, cx), AuthOutcome::default());
     let new = what.permissions.without(had);

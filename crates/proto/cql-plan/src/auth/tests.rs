@@ -185,7 +185,10 @@ fn every_kind_of_statement_needs_its_permission_somewhere_on_the_chain() {
         ("KEYSPACE ks", vec!["ks.t", "ks.u"]),
         ("ALL TABLES IN KEYSPACE ks", vec!["ks.t", "ks.u"]),
         ("ks.t", vec!["ks.t"]),
-        ("ALL KEYSPACES", vec!["ks.t", "ks.u", "k2.t", "system_views.settings"]),
+        ("ALL KEYSPACES", vec!["ks.t", "ks.u", "k2.t"]),
+        // System keyspaces are not among them, as in Cassandra.
+        ("KEYSPACE system_views", vec!["system_views.settings"]),
+        ("TABLE system_views.settings", vec!["system_views.settings"]),
     ] {
         world.must("root", &format!("GRANT SELECT ON {resource} TO a"));
         for table in ["ks.t", "ks.u", "k2.t", "system_views.settings"] {
@@ -631,4 +634,24 @@ fn system_auth_shows_the_roles_and_takes_no_writes() {
     }
     let select = plan(&cql_syntax::parse("SELECT * FROM system_auth.roles").unwrap(), &cx).unwrap();
     assert!(matches!(select.kind, PlanKind::Select(_)));
+}
+
+#[test]
+fn of_system_keyspaces_only_reading_and_replication_can_be_granted() {
+    let mut world = World::new(ALL);
+    world.must("root", "CREATE ROLE a");
+    let text = "Granting permissions on system keyspaces is strictly limited, this operation is not permitted";
+    for resource in
+        ["KEYSPACE system_auth", "TABLE system.local", "ALL TABLES IN KEYSPACE system_traces"]
+    {
+        for permission in ["MODIFY", "DROP", "AUTHORIZE", "ALL"] {
+            let what = format!("GRANT {permission} ON {resource} TO a");
+            world.refused("root", &what, text);
+        }
+        for permission in ["SELECT", "ALTER"] {
+            world.must("root", &format!("GRANT {permission} ON {resource} TO a"));
+        }
+    }
+    // Virtual keyspaces are not limited.
+    world.must("root", "GRANT MODIFY ON KEYSPACE system_views TO a");
 }

@@ -6,10 +6,11 @@
 
 use cql_syntax::ast::{AlterTableChange, AlterTypeChange, Property, StatementKind};
 
-use super::{DdlContext, REPLICATED_SYSTEM, SYSTEM};
+use super::DdlContext;
 use crate::error::PlanError;
 use crate::guardrails::Watch;
 use crate::options::TableProperties;
+use crate::system_keyspaces::{REPLICATED_SYSTEM, SYSTEM};
 
 /// Returns true for a keyspace of users.
 fn is_users(name: &str) -> bool {

@@ -4,10 +4,11 @@ use cql_syntax::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Property};
 use schema::{KeyspaceParams, SchemaChange};
 
 use super::{
-    DdlContext, DdlOutcome, KEYSPACE_CHARS_MAX, On, REPLICATED_SYSTEM, SYSTEM, SchemaEventKind,
-    SchemaEventTarget, check_not_replicated_system, is_valid_name,
+    DdlContext, DdlOutcome, KEYSPACE_CHARS_MAX, On, SchemaEventKind, SchemaEventTarget,
+    check_not_replicated_system, is_valid_name,
 };
 use crate::error::PlanError;
+use crate::system_keyspaces::{REPLICATED_SYSTEM, SYSTEM};
 use crate::{options, replication};
 
 /// The name of a keyspace, of any statement about a schema.

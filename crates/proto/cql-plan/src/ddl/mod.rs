@@ -28,6 +28,7 @@ use crate::error::PlanError;
 use crate::functions::user::UserFunctions;
 use crate::guardrails::Watch;
 use crate::options;
+use crate::system_keyspaces::{REPLICATED_SYSTEM, SYSTEM, VIRTUAL};
 pub use crate::tables::keyspace_of;
 use crate::tables::no_keyspace;
 
@@ -328,10 +329,6 @@ fn function_keyspace(name: &FunctionName, session: Option<&str>) -> Result<Strin
 fn absent(if_exists: bool, text: String) -> Result<DdlOutcome, PlanError> {
     if if_exists { Ok(DdlOutcome::nothing()) } else { Err(PlanError::invalid(text)) }
 }
-
-const SYSTEM: &[&str] = &["system", "system_schema"];
-const VIRTUAL: &[&str] = &["system_views", "system_virtual_schema"];
-const REPLICATED_SYSTEM: &[&str] = &["system_auth", "system_distributed", "system_traces"];
 
 /// Rejects changes of these two kinds of keyspaces. Statements that Cassandra's permissions cover
 /// are unauthorized; the others are invalid.
