@@ -36,7 +36,7 @@ pub enum Keys {
     OfStrangers,
 }
 
-/// What an eavesdropper saw of connections between nodes.
+/// Observations of an eavesdropper on connections between nodes.
 #[derive(Default)]
 pub struct Seen {
     /// Racks of the machines by address, of nodes only.
@@ -117,7 +117,7 @@ fn write_keys(world: &World, node: &str, keys: Keys) {
     disk.write(TRUST_FILE, trust);
 }
 
-/// Changes the keys of a node; it notices within ten seconds, or is told with half of the changes.
+/// Changes the keys of a node; it notices within ten seconds, or is notified of half of the changes.
 pub fn change_keys(run: &mut Run, node: usize, keys: Keys) {
     write_keys(&run.nodes.world, &name(node), keys);
     if run.nodes.world.random_u64().is_multiple_of(2) {

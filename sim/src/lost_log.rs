@@ -37,7 +37,7 @@ pub fn plan(seed: u64) -> Plan {
     Plan { seed, shards: 1 + (seed % 3) as u16, sync: syncs[(seed / 3 % 3) as usize] }
 }
 
-/// What happens to the directory.
+/// Fate of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     /// Every file is gone.

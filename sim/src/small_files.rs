@@ -85,7 +85,7 @@ fn is_list_of_segments(name: &str) -> bool {
     list.is_some_and(|list| list.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// Whose log the directory of the commit log holds.
+/// Owner of the log in the directory of the commit log.
 const LOG_MARK: &str = "commitlog/helenus-log-directory";
 
 /// Returns true if a path of the disk is a small durable file of this node.

@@ -107,7 +107,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Replaces this program by itself without the variables that `cargo run` sets for its package; returns an error if
+/// Runs this program again in place of itself, without the variables that `cargo run` sets for its package; returns an error if
 /// that failed. Build scripts of dependencies (of `ring`) depend on `CARGO_MANIFEST_DIR`: a build below this program
 /// and one from a shell would each compile most of the workspace again.
 fn without_cargo_variables() -> Option<anyhow::Error> {

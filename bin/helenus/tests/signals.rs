@@ -105,10 +105,11 @@ impl Server {
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     }
 
-    /// Files of the commit log; none after a drain.
+    /// Files of the commit log without the one that marks its directory; none after a drain.
     fn commit_log(&self) -> Vec<String> {
         let all = fs::read_dir(self.directory.join("w/commitlog")).unwrap();
-        all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let names = all.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != "helenus-log-directory").collect()
     }
 
     /// Waits for its end; the rest of the log.

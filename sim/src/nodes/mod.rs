@@ -100,7 +100,7 @@ pub struct Nodes {
     pub members: Vec<Member>,
     /// True if no operator orders repairs of damaged files: nodes repair them automatically.
     pub mends_by_itself: bool,
-    /// What is seen of connections between nodes, where they are encrypted.
+    /// Observations of connections between nodes, where they are encrypted.
     pub eavesdropper: Option<SharedSeen>,
     /// Rare paths that were reached.
     pub probes: Probes,

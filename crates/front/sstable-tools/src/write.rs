@@ -187,6 +187,7 @@ async fn write_with_log(
         ShardMap::ByTokenHash { shards: rt.shard_count() },
         cql_plan::describe::schema_text,
     );
+    of_store.commitlog_inventories = Some(format!("{log}/inventories"));
     of_store.sstable_version = version;
     // Nothing compacts these files before they are loaded, and no client waits for a flush.
     of_store.flush_compression = FlushCompression::Table;

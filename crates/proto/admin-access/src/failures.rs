@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(of(&mut failed, "2001:db8:0:1::2"), 250);
     }
 
+    /// INV-scope-3.
     #[test]
     fn the_memory_of_addresses_is_bounded() {
         let mut failed = FailedLogins::default();

@@ -6,10 +6,10 @@
 //! passwords.
 //!
 //! Invariants:
-//! - INV-access-1: what a request needs is decided by its row in the table of routes; a request without a row needs the
+//! - INV-scope-1: what a request needs is decided by its row in the table of routes; a request without a row needs the
 //!   operator's scope.
-//! - INV-access-2: a secret is compared in time that does not depend on how much of it is right.
-//! - INV-access-3: no input panics a reader, and the memory of failed logins is bounded.
+//! - INV-scope-2: a secret is compared in time that does not depend on how much of it is right.
+//! - INV-scope-3: no input panics a reader, and the memory of failed logins is bounded.
 //!
 //! Reading order: [`scope`], [`credentials`], [`tokens`], [`failures`].
 

@@ -37,7 +37,7 @@ impl fmt::Display for AccessScope {
     }
 }
 
-/// What a request needs.
+/// Scope that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Nothing, not even a login: the answer says only that the node answers.
@@ -92,7 +92,7 @@ pub fn decide(need: Need, principal: &Principal) -> Decision {
     }
 }
 
-/// Whether roles have permissions, by the node's `authorizer`.
+/// Source of the scopes of roles, by the node's `authorizer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolePermissions {
     /// Permissions are granted.

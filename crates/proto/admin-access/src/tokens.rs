@@ -22,7 +22,7 @@ const HASH_PREFIX: &str = "sha256:";
 pub struct Token {
     /// Name of its holder, for logs.
     pub name: String,
-    /// What it may do.
+    /// Its scope.
     pub scope: AccessScope,
     hash: [u8; 32],
 }
@@ -143,7 +143,7 @@ fn hash(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// Compares all bytes, equal or not (INV-access-2).
+/// Compares all bytes, equal or not (INV-scope-2).
 fn are_equal(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0, |differing, (a, b)| differing | (a ^ b))) == 0
 }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(tokens.len(), 2);
         assert_eq!(tokens.find(&text), Some(&token));
         assert_eq!(tokens.find(&token_text(&[8; 32])), Some(&other));
-        // INV-access-2 has no early exit: the last byte counts as much as the first one.
+        // INV-scope-2 has no early exit: the last byte counts as much as the first one.
         for wrong in ["", "helenus_", &text[..text.len() - 1], &token_text(&[9; 32])] {
             assert_eq!(tokens.find(wrong), None, "{wrong}");
         }

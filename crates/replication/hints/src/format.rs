@@ -77,7 +77,7 @@ pub struct FileHeader {
     pub shards: u16,
     /// Wall clock at its creation.
     pub created: WallMicros,
-    /// Whether its mutations are sealed.
+    /// Form of its mutations: sealed or plain.
     pub sealing: HintSealing,
 }
 

@@ -14,7 +14,7 @@ use crate::files::Directory;
 use crate::format::{FileId, HintRef};
 use crate::walk::Found;
 
-/// Whether new hint files are encrypted.
+/// Form of new hint files: encrypted or plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HintSealing {
     /// Mutations are stored as they are.

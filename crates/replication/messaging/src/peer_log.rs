@@ -1,4 +1,4 @@
-//! Log of what peers do again and again: each event of each address once, then once a minute with a count.
+//! Log of what peers do repeatedly: each event of each address once, then once a minute with a count.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -34,7 +34,7 @@ pub enum Scope {
     All,
 }
 
-/// What holds for a connection in the clear where it must be encrypted.
+/// Treatment of a connection in the clear where it must be encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strictness {
     /// It is refused.
@@ -70,7 +70,7 @@ pub enum Wire {
 pub struct Policy {
     /// Connections that must be encrypted.
     pub scope: Scope,
-    /// What holds for others.
+    /// Treatment of others.
     pub strictness: Strictness,
 }
 
@@ -119,7 +119,7 @@ pub enum Endpoints {
 pub struct PeerChecks {
     /// Bounds of their validity.
     pub limits: CertificateLimits,
-    /// Whether they name the peer's address.
+    /// Comparison with the peer's address.
     pub endpoints: Endpoints,
     /// `MutualTlsInternodeAuthenticator`: SPIFFE identities that may connect. `None`: all.
     pub identities: Option<BTreeSet<String>>,

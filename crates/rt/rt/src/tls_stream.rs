@@ -8,6 +8,8 @@
 //! - INV-rt-5: bytes of a record leave in order and whole: while a write waits for the socket, nothing else is sent.
 //! - INV-rt-6: a caller whose bytes are all reported as written leaves no ciphertext unsent. While
 //!   some is unsent, one byte is held back from the count, so that the caller writes again.
+//! - INV-rt-7: bytes of which the other side may have all are reported as written, though the socket failed in the
+//!   same write; the next write has the error. A caller may take bytes that were not reported for undelivered.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, Write};
@@ -129,6 +131,8 @@ struct Session {
     tls: Connection,
     /// Plaintext at the front of the next write that is encrypted already.
     ahead: usize,
+    /// The error of the socket that the next write returns.
+    failed: Option<IoError>,
     /// Scratch buffer in which records are assembled.
     gathered: Vec<u8>,
 }
@@ -231,7 +235,7 @@ fn late(conn: &Conn) -> IoError {
 
 impl TlsStream {
     fn new(conn: Conn, tls: Connection, received: Vec<u8>) -> TlsStream {
-        let session = Session { tls, ahead: 0, gathered: Vec::new() };
+        let session = Session { tls, ahead: 0, failed: None, gathered: Vec::new() };
         TlsStream {
             conn,
             session: RefCell::new(session),
@@ -359,6 +363,9 @@ impl TlsStream {
     /// See [`crate::Stream::try_write`].
     pub(crate) fn try_write(&self, bytes: &[u8]) -> Result<usize, IoError> {
         let session = &mut *self.session.borrow_mut();
+        if let Some(error) = session.failed.take() {
+            return Err(error);
+        }
         if !self.flush(session)? {
             return Ok(0);
         }
@@ -368,9 +375,11 @@ impl TlsStream {
             let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
             let taken = session.tls.writer().write(piece);
             done += taken.map_err(|e| self.error("write", &e.to_string()))?;
-            if !self.flush(session)? {
-                // INV-rt-6
+            let flushed = self.flush(session);
+            if flushed != Ok(true) {
+                // INV-rt-6, INV-rt-7
                 session.ahead = 1;
+                session.failed = flushed.err();
                 return Ok(done - 1);
             }
         }

@@ -222,6 +222,7 @@ mod tests {
         assert_eq!(of(&[("CN", "")], &[]), Err(none.to_owned()));
     }
 
+    /// INV-tls-4.
     #[test]
     fn a_value_cannot_imitate_another_attribute() {
         let rule = rule(&[(Subject, r"CN=([^,\s]+)")]);

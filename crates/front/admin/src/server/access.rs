@@ -1,7 +1,7 @@
 //! Logins of clients: which are needed, and who a client is.
 //!
 //! Owns: the policy, the tokens, the delay of failed logins. Passwords and roles are checked on a shard, which runs the
-//! hash on a thread of its pool ([`crate::ShardActions::log_in`]). INV-admin-3: no answer tells whether a role exists.
+//! hash on a thread of its pool ([`crate::ShardActions::log_in`]). No answer tells whether a role exists (see INV-admin-3 of the crate).
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};

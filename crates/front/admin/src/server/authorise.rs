@@ -1,7 +1,7 @@
 //! The one place where each request passes: its login, its permission, its record.
 //!
 //! A login is checked before the body is read. A request without a row in the tables of routes needs a login like one
-//! that reads (INV-access-1).
+//! that reads (INV-scope-1).
 
 use std::net::SocketAddr;
 use std::sync::Arc;

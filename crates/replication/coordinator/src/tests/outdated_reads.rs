@@ -108,7 +108,10 @@ fn a_coordinator_that_cannot_learn_of_a_movement_fails_its_reads() {
     for (pk, read) in &reads {
         match read.borrow().clone().expect("it is answered") {
             Ok(rows) => assert_eq!(rows.len(), 1, "{pk}"),
-            Err(RequestError::ReadTimeout { received: 0, block_for: 2, .. }) => failed += 1,
+            Err(
+                RequestError::ReadTimeout { received: 0, block_for: 2, .. }
+                | RequestError::ReadFailure { received: 0 | 1, block_for: 2, .. },
+            ) => failed += 1,
             Err(other) => panic!("{pk}: {other:?}"),
         }
     }

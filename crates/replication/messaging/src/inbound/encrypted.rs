@@ -27,7 +27,7 @@ pub(super) async fn begin(env: &Env, conn: Stream, deadline: Instant) -> Option<
         return Some(Accepted { stream: conn, received: Vec::new() });
     };
     let peer = conn.peer_addr();
-    // Whether plain text is accepted is decided with the HELLO, which names the peer.
+    // The decision about plain text is made with the HELLO, which names the peer.
     let patience = env.settings.connect_timeout;
     let first = conn.first_bytes(&env.rt, PlainText::Accepted, patience).await.ok()?;
     let is_encrypted = is_tls_handshake(&first);

@@ -58,7 +58,7 @@ impl Authority {
         Identity::read(&KeyMaterial { store, key: None, password: None }).unwrap()
     }
 
-    /// What node `n` is configured with: certificates are required of everyone.
+    /// Configuration of node `n`: certificates are required of everyone.
     fn keys(&self, world: &World, n: u8, scope: Scope, strictness: Strictness) -> Encryption {
         let policy = Policy { scope, strictness };
         let checks = PeerChecks::default();
@@ -444,6 +444,7 @@ fn a_frame_whose_first_byte_alone_was_encrypted_is_not_dropped() {
     assert_eq!(*streams.borrow(), [1, 2, 3]);
 }
 
+/// INV-rt-7, INV-messaging-2: a request that was done is never reported as undelivered.
 #[test]
 fn requests_survive_cuts_delays_and_resets_of_encrypted_connections() {
     let ca = Authority::new();

@@ -114,8 +114,7 @@ fn a_directory_that_fails_is_missing_until_the_next_start_and_nothing_comes_back
                 let [StoreFailure::OutOfService(text)] = &told[..] else { panic!("{told:?}") };
                 assert!(
                     text.starts_with(&format!(
-                        "{first} is not read and written any more by this shard, and 1 SSTables in it are \
-                         missing"
+                        "this shard no longer uses {first}, and 1 SSTables in it are missing"
                     )),
                     "{text}"
                 );

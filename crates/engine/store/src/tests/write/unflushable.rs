@@ -175,7 +175,7 @@ fn a_replay_beyond_the_budget_goes_on_with_a_row_larger_than_it() {
 /// INV-unflushable-2.
 #[test]
 fn a_table_takes_no_more_writes_when_its_share_is_full_and_others_go_on() {
-    run(7_103, |rt| async move {
+    run(7_104, |rt| async move {
         let store = open_small(&rt).await;
         let mut taken = 0;
         let refused = loop {

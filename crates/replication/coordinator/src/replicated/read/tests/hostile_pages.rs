@@ -100,13 +100,13 @@ fn what_passes_is_what_it_was() {
 fn partitions_and_ends_that_were_not_asked_for_are_refused() {
     let keys = keys();
     let whole = page(u32::MAX);
-    let wrong = Some("replica page is malformed: it holds what was not asked for".to_owned());
+    let wrong = Some("replica page is malformed: it holds rows that were not asked for".to_owned());
     let first = ReplicaPage::open(&whole.page).unwrap().partitions().next().unwrap().0;
     assert_eq!(refused(&whole, &of(after(first), after(Token::MAX))), wrong);
     assert_eq!(refused(&whole, &of(after(Token::MIN), after(keys[6].0))), wrong);
     let mut early = whole.clone();
     early.last_key = Some(keys[0].1.clone());
-    let text = "replica page is malformed: its last partition is none that was looked at";
+    let text = "replica page is malformed: its last partition was not scanned";
     assert_eq!(refused(&early, &all()), Some(text.to_owned()));
     early.last_key = None;
     assert_eq!(refused(&early, &all()), Some(text.to_owned()));
