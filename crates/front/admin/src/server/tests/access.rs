@@ -120,6 +120,7 @@ fn with_values(path: &str) -> String {
 
 /// The golden file has the status of every path for every client. `UPDATE_EXPECT=1` writes it: a new path, or one whose
 /// class changes, is a line of the change that a reviewer sees.
+/// INV-scope-1.
 #[test]
 fn every_path_and_command_has_its_scope() {
     let node = protected(parts());
