@@ -263,13 +263,12 @@ impl Nemesis {
         let mut replacements = Vec::new();
         for (_, undo) in std::mem::take(&mut self.undo) {
             match undo {
-                Undo::GoodDisk(..) | Undo::Unrot(..) => self.undo(run, undo),
+                Undo::GoodDisk(..) | Undo::Unrot(..) | Undo::Keys(_) => self.undo(run, undo),
                 Undo::Replace(_) => replacements.push(undo),
                 Undo::Heal(_)
                 | Undo::Links(_)
                 | Undo::Disk(_)
                 | Undo::Drift(_)
-                | Undo::Keys(_)
                 | Undo::Restart(_)
                 | Undo::GiveUp(_)
                 | Undo::OrderRemoval(..)
