@@ -100,7 +100,7 @@ impl Facts {
         let work_dir = std::fs::metadata(&options.workdir).ok();
         let owner =
             work_dir.map(|found| Owner { uid: found.uid(), is_open: found.mode() & 0o007 != 0 });
-        let open_files = secret_files(&options, config).into_iter().filter(|path| is_open(path));
+        let open_files = secret_files(&options, config).into_iter().filter(is_open);
         let open_files = open_files.collect();
         Ok(Facts { owner, open_files, node, roles, default_password, options })
     }

@@ -157,7 +157,7 @@ mod tests {
             (RoleQuerySource::AlternativeName, "x'y"),
         ];
         assert!(queries.0.iter().map(|q| (q.source, q.query.as_str())).eq(expected));
-        let rendered = Node::scalar(&queries.render());
+        let rendered = Node::scalar(queries.render());
         assert_eq!(RoleQueries::read(&rendered, Range::ALL), Ok(queries));
         assert_eq!(read("[]"), Ok(RoleQueries::default()));
         for wrong in [

@@ -92,11 +92,8 @@ impl Layout {
 
     /// Returns the names of finished files, oldest first.
     pub fn finished(self, files: &[(String, u64)], current: &str) -> Vec<(String, u64)> {
-        let mut aged: Vec<((String, u64), &(String, u64))> = files
-            .iter()
-            .filter(|(name, _)| name != current)
-            .filter_map(|file| Some((self.age(&file.0)?, file)))
-            .collect();
+        let others = files.iter().filter(|(name, _)| name != current);
+        let mut aged: Vec<_> = others.filter_map(|file| Some((self.age(&file.0)?, file))).collect();
         aged.sort();
         aged.into_iter().map(|(_, file)| file.clone()).collect()
     }

@@ -151,12 +151,12 @@ fn address_key(address: IpAddr) -> u64 {
         }
         v4 @ IpAddr::V4(_) => v4,
     };
-    stdx::FixedHasher::default().hash_one(address)
+    stdx::FixedHasher.hash_one(address)
 }
 
 /// Two names with one key are slowed together, which the delays of a role bound.
 fn role_key(role: &str) -> u64 {
-    stdx::FixedHasher::default().hash_one(role)
+    stdx::FixedHasher.hash_one(role)
 }
 
 /// A map of at most [`ENTRIES_MAX`] entries that forgets the one that was written least recently.

@@ -31,7 +31,7 @@ async fn sealed(rt: &Rt, table: &str, generation: u64, version: Version) -> Ssta
     rewrite(&rt.fs(), &golden, generation, |options| {
         options.version = version;
         options.sealing = Sealing::Sealed;
-        if generation % 2 == 0 {
+        if generation.is_multiple_of(2) {
             options.compression = None;
         }
     })

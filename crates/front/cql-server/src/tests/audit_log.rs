@@ -260,7 +260,11 @@ impl RequestObserver for Slow {
 
 async fn turns(client: &mut Client) {
     for _ in 0..20 {
-        poll_fn(|cx| Poll::Ready(client.connection.turn(cx))).await;
+        poll_fn(|cx| {
+            client.connection.turn(cx);
+            Poll::Ready(())
+        })
+        .await;
     }
 }
 

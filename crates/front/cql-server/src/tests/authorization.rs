@@ -2,7 +2,7 @@
 //! resource, granted in every way, against the golden file `tests/authorization/matrix.txt`.
 //!
 //! `tests/authorization/run.sh` runs the same statements against a real Cassandra. After an intended change,
-//! `HELENUS_GOLDEN=write` writes the file anew.
+//! `UPDATE_EXPECT=1` rewrites the file.
 
 use super::roles::{guarded, login, server_with};
 use super::*;
@@ -284,6 +284,8 @@ async fn system_tables(rt: &Rt) -> String {
     out
 }
 
+/// `UPDATE_EXPECT=1` writes the golden file.
+#[expect(clippy::disallowed_methods, reason = "a golden file of the sources")]
 #[test]
 fn the_matrix_is_as_the_golden_file_says() {
     let made = Rc::new(std::cell::RefCell::new(String::new()));
@@ -298,7 +300,7 @@ fn the_matrix_is_as_the_golden_file_says() {
         second.borrow_mut().push_str(&format!("\n# System tables\n{tables}"));
     });
     let made = made.borrow();
-    if std::env::var("HELENUS_GOLDEN").is_ok_and(|mode| mode == "write") {
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(MATRIX, made.as_bytes()).unwrap();
     }
     let golden = std::fs::read_to_string(MATRIX).unwrap_or_default();

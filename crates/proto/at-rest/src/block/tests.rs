@@ -93,7 +93,7 @@ fn reseal(file: &mut [u8]) {
     let crc_at = file.len() - CRC_BYTES;
     let crc = codec::crc32(&file[trailer_at..crc_at]).to_le_bytes();
     file[crc_at..].copy_from_slice(&crc);
-    let trailer = Trailer::decode(&file[trailer_at..].to_vec(), file.len() as u64).unwrap();
+    let trailer = Trailer::decode(&file[trailer_at..], file.len() as u64).unwrap();
     let crc = BlockCrc::new(&trailer.salt);
     for (number, block) in (0..).zip(file[..trailer_at].chunks_mut(BLOCK_BYTES)) {
         let (body, stored) = block.split_at_mut(block.len() - CRC_BYTES);
