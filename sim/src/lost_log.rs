@@ -88,7 +88,7 @@ fn missing(acknowledged: &BTreeSet<i32>, found: &BTreeSet<i32>) -> Result<(), St
 /// Runs one plan.
 ///
 /// # Errors
-/// What the checker found, or that the world got stuck.
+/// A finding of the checker, or a world that got stuck.
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let world = World::new(plan.seed, WorldOptions::default());
     let mut run = LostLogRun {

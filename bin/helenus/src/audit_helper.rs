@@ -14,7 +14,7 @@ pub struct MachineHelper;
 
 impl AuditHelper for MachineHelper {
     fn archive(&self, command: &str, path: &str) -> Result<(), String> {
-        // As in Cassandra, words are separated by blanks and no shell is involved.
+        // Words are separated by blanks and no shell is involved, like in Cassandra.
         let mut words = command.split_whitespace().map(|word| word.replace("%path", path));
         let program = words.next().ok_or("the command is empty")?;
         let mut run = Command::new(&program);

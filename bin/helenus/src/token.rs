@@ -21,7 +21,7 @@ pub enum Command {
         /// Name of its holder, for logs
         #[arg(long, value_name = "NAME")]
         name: String,
-        /// What it may do: read-only or operator
+        /// Scope: read-only or operator
         #[arg(long, value_name = "SCOPE", value_parser = ["read-only", "operator"])]
         scope: String,
         /// The file; it is created if it does not exist

@@ -1,4 +1,4 @@
-//! Warning of superusers that still have the default password: whoever reaches a port for clients is one of them.
+//! Warning of superusers that still have the default password: every client that reaches a port can log in as one.
 //!
 //! Owns: when the warning is logged, the gauge of such roles. Never: changes a role. Runs on shard 0.
 

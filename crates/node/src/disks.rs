@@ -37,7 +37,7 @@ const LIST_BYTES_MAX: usize = 1 << 20;
 struct Listed {
     /// `None`: an earlier release wrote the list.
     id: Option<Uuid>,
-    /// As [`Paths::short`] makes it.
+    /// The form that [`Paths::short`] gives it.
     path: String,
 }
 
@@ -45,7 +45,7 @@ struct Listed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Missing,
-    /// Of an earlier release, or made by the operator.
+    /// The mark of an earlier release, or one that the operator created.
     Empty,
     Id(Uuid),
 }
@@ -321,7 +321,7 @@ mod tests {
             let all = ["other/data", "elsewhere", "disk3"];
             let error = refusal(&rt, "other", &all).await;
             assert!(error.contains("other/data was a data directory"), "{error}");
-            // What it had is lost.
+            // The SSTables in it are lost.
             fs.write_atomic("other/data/helenus-data", Vec::new()).await.unwrap();
             accepted(&rt, "other", &all).await;
             // Another disk under its path.

@@ -23,7 +23,7 @@ use tls::rustls::ServerConfig;
 use tls::{ClientAuth, Identity, PeerCertificate, ServerParts, TimeProvider, TlsError, Trust};
 
 use follow::KeyFollower;
-use sources::{Reading, Sources, TrustUse, keystore, tickets};
+use sources::{Reading, Sources, keystore, tickets};
 
 /// Name of the setting in errors.
 const SECTION: &str = "client_encryption_options";
@@ -55,20 +55,7 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<ClientKeys
         Encryption::Optional => PortEncryption::Optional,
         Encryption::Required => PortEncryption::Required,
     };
-    if options.require_endpoint_verification {
-        return Err(TlsError {
-            place: format!("\"{SECTION}.require_endpoint_verification\""),
-            problem: "is not supported for clients, which rarely have certificates of addresses"
-                .to_owned(),
-            remedy: "remove it; \"require_client_auth: true\" verifies certificates".to_owned(),
-        });
-    }
-    // Like in Cassandra, the trust store is not read where no client is verified.
-    let trust = match options.require_client_auth {
-        CertificatesOfClients::NotRequired => TrustUse::None,
-        CertificatesOfClients::Optional | CertificatesOfClients::Required => TrustUse::Read,
-    };
-    let reading = Reading { section: SECTION, options: options.clone(), outbound: None, trust };
+    let reading = Reading::of_clients(SECTION, options)?;
     let sources = reading.read(rt).await?;
     let loaded = build(&reading, &sources)?;
     reading.warn_of_left_out()?;

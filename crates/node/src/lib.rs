@@ -39,6 +39,7 @@ pub mod parts;
 pub mod policy;
 pub mod reload;
 mod remedies;
+mod replay_report;
 mod serving;
 mod shard;
 mod small_files;

@@ -43,7 +43,8 @@ use crate::encryption::nodes::NodeKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, audit, bug_log, commit_log, counter_id,
-    default_password, dropped, expiry, first_role, log_lines, open, parts, remedies, serving,
+    default_password, dropped, expiry, first_role, log_lines, open, parts, remedies, replay_report,
+    serving,
 };
 
 /// Most waiting requests for one shard, per kind of request.
@@ -258,7 +259,7 @@ impl Shard {
         };
         let opened = match opened {
             Ok((store, report)) => {
-                report_replay(rt, &report);
+                replay_report::replay(rt, &report);
                 let claimed = match rt.shard() {
                     ShardId(0) => commit_log::claim(rt, options, host, begun.run).await,
                     _ => Ok(()),
@@ -592,7 +593,10 @@ impl Parts {
         }
         let (mesh, liveness) = (&self.meshes.disks, self.cluster.as_ref().map(|c| &c.liveness));
         DiskMonitor::new(rt, limits, mesh.clone(), liveness.cloned()).start(&self.own_rows);
-        report_batches(rt, &coordinator.batches().replay_batches(&membership.snapshot()).await);
+        replay_report::batches(
+            rt,
+            &coordinator.batches().replay_batches(&membership.snapshot()).await,
+        );
         own_rows.record_estimates();
         expiry::expire_snapshots(rt, &self.own_rows, &self.store);
         bug_log::log_bugs(rt, &self.own_rows);
@@ -692,7 +696,7 @@ impl Parts {
         self.coordinator.on_peer_trace(Rc::new(move |session, events| {
             traces.record_peer_trace(session, events);
         }));
-        let report = move |replay: &BatchReplay| report_batches(&of_shard, replay);
+        let report = move |replay: &BatchReplay| replay_report::batches(&of_shard, replay);
         self.coordinator.batches().start_batch_replay(
             timeout,
             move || membership.snapshot(),
@@ -810,95 +814,5 @@ impl Parts {
         };
         // A closed gate: the node stops anyway.
         let _ = self.own_rows.spawn(&self.rt, Group::Admin, "service-watch", watch);
-    }
-}
-
-/// Most tables whose counts are named in one log line.
-const REPLAYED_TABLES_NAMED: usize = 50;
-
-fn report_replay(rt: &Rt, report: &store::ReplayReport) {
-    for (file, offset, bytes) in &report.tails {
-        tracing::warn!(
-            shard = rt.shard().0,
-            file,
-            offset,
-            bytes,
-            "dropped the unsynced tail of a commit log"
-        );
-    }
-    for what in report.lost.iter().filter(|_| rt.shard() == ShardId(0)) {
-        tracing::error!(
-            "commit-log data is lost, as commitlog_accept_loss accepts; repair this node: {what}"
-        );
-    }
-    for file in &report.damaged_inventories {
-        tracing::warn!(
-            shard = rt.shard().0,
-            file,
-            "the inventory of a commit log is damaged and is ignored; missing segments cannot be noticed; check \
-             the disk and repair this node"
-        );
-    }
-    for what in &report.damaged_marks {
-        tracing::warn!(shard = rt.shard().0, %what, "a small file of a table is damaged and is rebuilt");
-    }
-    for file in &report.rebuilt_tocs {
-        tracing::warn!(
-            shard = rt.shard().0,
-            file,
-            "TOC.txt of an SSTable was missing and has been rebuilt from the components found; check the disk"
-        );
-    }
-    if let Some(file) = report.moved_files.first() {
-        tracing::warn!(
-            shard = rt.shard().0,
-            count = report.moved_files.len(),
-            file,
-            "SSTables were written under another name or for another table and are served as they are; after \
-             a restore this is expected, otherwise move them away and repair the table"
-        );
-    }
-    if !report.removed_files.is_empty() {
-        let count = report.removed_files.len();
-        let files = report.removed_files.iter().take(REPLAYED_TABLES_NAMED);
-        let files: Vec<&str> = files.map(String::as_str).collect();
-        tracing::info!(
-            shard = rt.shard().0,
-            count,
-            files = files.join(", "),
-            "removed leftovers of unfinished writes and removals of SSTables"
-        );
-    }
-    if report.segments > 0 {
-        let named = report.tables.iter().take(REPLAYED_TABLES_NAMED);
-        let tables: Vec<String> = named.map(|(name, count)| format!("{name}: {count}")).collect();
-        tracing::info!(
-            shard = rt.shard().0,
-            segments = report.segments,
-            bytes = report.bytes,
-            applied = report.applied,
-            not_listed = report.not_listed,
-            after_the_point_in_time = report.too_late,
-            dropped_tables = report.dropped_tables,
-            tables = tables.join(", "),
-            sstables = report.files,
-            took_ms = report.took.as_millis() as u64,
-            "replayed the commit log"
-        );
-    }
-}
-
-fn report_batches(rt: &Rt, replay: &BatchReplay) {
-    let shard = rt.shard().0;
-    if let Some(error) = &replay.error {
-        tracing::warn!(shard, left = replay.left, %error, "logged batches wait for another replay");
-    }
-    if replay.lost + replay.past_grace > 0 {
-        let (lost, past_grace) = (replay.lost, replay.past_grace);
-        tracing::warn!(shard, lost, past_grace, "parts of logged batches could not be replayed");
-    }
-    if replay.batches > 0 {
-        let (batches, mutations) = (replay.batches, replay.mutations);
-        tracing::info!(shard, batches, mutations, "replayed logged batches");
     }
 }

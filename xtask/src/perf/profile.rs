@@ -6,16 +6,16 @@ use std::process::Command;
 /// A profile of `Cargo.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// What the tests run.
+    /// Run by the tests.
     Dev,
-    /// What is run from a checkout: built in minutes.
+    /// Run from a checkout: built in minutes.
     Release,
-    /// What is shipped and quoted: optimised over all crates.
+    /// Shipped and quoted: optimised over all crates.
     Dist,
 }
 
 impl Profile {
-    /// As cargo, the stored figures and options of this tool spell it.
+    /// Name in cargo, in the stored figures and in the options of this tool.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Dev => "dev",

@@ -32,7 +32,7 @@ pub(super) struct Facts {
     pub(super) owner: Option<Owner>,
     /// Files with secrets that others may read.
     pub(super) open_files: Vec<String>,
-    /// What the node reports, or why it does not.
+    /// Report of the node, or the reason why there is none.
     pub(super) node: Result<NodeFacts, String>,
     pub(super) roles: Result<Vec<Role>, String>,
     pub(super) default_password: DefaultPassword,

@@ -224,12 +224,12 @@ impl Interrupt {
         use tokio::signal::unix::{SignalKind, signal};
         let flag = Arc::new(AtomicBool::new(false));
         let of_thread = flag.clone();
-        let told = |e: io::Error| Failure::failed(format!("cannot watch signals: {e}"));
+        let failed = |e: io::Error| Failure::failed(format!("cannot watch signals: {e}"));
         let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(told)?;
+            tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
         let (mut interrupt, mut terminate) = {
             let _inside = runtime.enter();
-            let of = |kind| signal(kind).map_err(told);
+            let of = |kind| signal(kind).map_err(failed);
             (of(SignalKind::interrupt())?, of(SignalKind::terminate())?)
         };
         let watch = async move {
@@ -243,7 +243,7 @@ impl Interrupt {
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || runtime.block_on(watch))
-            .map_err(told)?;
+            .map_err(failed)?;
         Ok(Interrupt(flag))
     }
 

@@ -210,7 +210,7 @@ pub(crate) fn wrong(key: &str, expected: &str, value: &Node) -> WrongKey {
 /// Inline PEM of the key that a node shows when it connects (`outbound_private_key`).
 #[derive(Default)]
 pub(crate) struct OutboundKey {
-    /// Whether the section has one.
+    /// Presence of one in the section.
     pub(crate) section: Section,
     pub(crate) private_key: Option<Secret>,
     pub(crate) password: Option<Secret>,

@@ -23,6 +23,7 @@ pub mod at_rest;
 pub mod audit;
 mod certificate_login;
 pub mod commitlog;
+mod consistency;
 pub mod encryption;
 pub mod fuzz;
 pub mod guardrails;

@@ -216,13 +216,13 @@ settings! {
         /// Replication factor in the local data centre for which a joining node draws evenly
         /// balanced tokens.
         supported cold allocate_tokens_for_local_replication_factor: u32 = 3, 1 to 1000;
-        /// Whether a joining node streams the data of its tokens. Without it reads may miss data
-        /// until a repair.
+        /// Stream the data of its tokens when a node joins. Without it reads may miss data until a
+        /// repair.
         supported cold auto_bootstrap: bool = true;
-        /// Whether a join is refused when the only replicas of some data that the node takes over
-        /// are down (Cassandra's system property `cassandra.consistent.rangemovement`). Without it
-        /// the node joins with what the live replicas have; writes that a quorum acknowledged may
-        /// be missing.
+        /// Refuse a join when the only replicas of some data that the node takes over are down
+        /// (Cassandra's system property `cassandra.consistent.rangemovement`). Without it the node
+        /// joins with what the live replicas have; writes that a quorum acknowledged may be
+        /// missing.
         supported cold consistent_rangemovement: bool = true;
         /// Address of a dead member. At its first start this node takes over that member's tokens
         /// and data; later starts ignore the setting.
@@ -240,7 +240,7 @@ settings! {
         /// member. With seeds, or a `listen_address` other than 127.0.0.1, the storage port is
         /// opened. `seed_provider` of cassandra.yaml sets it too.
         supported hot seeds: Vec<String> = Vec::new();
-        /// Whether reads prefer the replicas that answered fastest so far.
+        /// Prefer the replicas that answered fastest so far.
         supported cold dynamic_snitch: bool = true;
         /// Interval at which replicas are ranked again.
         supported cold dynamic_snitch_update_interval: Duration = Duration::from_millis(100), 1 to DAY_MS;
@@ -281,8 +281,7 @@ settings! {
         supported cold broadcast_rpc_address: Option<Address> = None;
         /// Port for other nodes, as announced in `system.local` and `system.peers_v2`.
         supported cold storage_port: u16 = 7000, 1 to 65_535;
-        /// Whether the node serves CQL clients as soon as it has started; else after `nodetool
-        /// enablebinary`.
+        /// Serve CQL clients as soon as the node has started; else after `nodetool enablebinary`.
         supported cold start_native_transport: bool = true;
         /// Port for CQL clients.
         supported cold native_transport_port: u16 = 9042, 1 to 65_535;
@@ -304,7 +303,7 @@ settings! {
         supported cold api_login: Option<ApiLogin> = None;
         /// File of hashed bearer tokens for the API, as `helenus token` writes it.
         supported cold api_tokens_file: Option<String> = None;
-        /// TCP keep-alive on client connections.
+        /// Use TCP keep-alive on client connections.
         supported cold rpc_keepalive: bool = true;
     }
     "CQL clients" {
@@ -325,9 +324,9 @@ settings! {
         not_yet cold native_transport_max_request_data_in_flight_per_ip: Option<DataSize> = None, 1_048_576 to TIB;
         /// Idle time after which a client connection is closed; 0 is never.
         supported cold native_transport_idle_timeout: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
-        /// Whether clients may use protocol versions below the newest.
+        /// Accept protocol versions below the newest.
         supported cold native_transport_allow_older_protocols: bool = true;
-        /// Whether requests per second are limited.
+        /// Limit requests per second.
         not_yet cold native_transport_rate_limiting_enabled: bool = false;
         /// Requests per second of all clients together.
         not_yet cold native_transport_max_requests_per_second: u32 = 1_000_000, 1 to 2_147_483_647;
@@ -336,13 +335,13 @@ settings! {
         supported cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;
     }
     "Encryption" {
-        /// Whether and how connections of CQL clients are encrypted: keys of Cassandra 5.0 and of Scylla, see
+        /// Encryption of connections of CQL clients: keys of Cassandra 5.0 and of Scylla, see
         /// [TLS](tls.md).
         supported cold client_encryption_options: EncryptionOptions = EncryptionOptions::default();
-        /// Whether and how connections of the API (nodetool, HTTP, `/metrics`) are encrypted: the keys of
+        /// Encryption of connections of the API (nodetool, HTTP, `/metrics`): the keys of
         /// `client_encryption_options`, see [security](security.md#the-api).
         supported cold api_encryption_options: EncryptionOptions = EncryptionOptions::default();
-        /// Whether and how connections between nodes are encrypted: keys of Cassandra 5.0 and of Scylla, see
+        /// Encryption of connections between nodes: keys of Cassandra 5.0 and of Scylla, see
         /// [TLS](tls.md).
         supported cold server_encryption_options: ServerEncryptionOptions = ServerEncryptionOptions::default();
         /// Port for other nodes on which only TLS is spoken, open while `legacy_ssl_storage_port_enabled` in
@@ -385,7 +384,7 @@ settings! {
         /// `source` (SUBJECT or ALTNAME) and `query` (a regular expression with one group); the first match
         /// counts.
         supported cold auth_certificate_role_queries: RoleQueries = RoleQueries::default();
-        /// What a connected role may do.
+        /// Permissions of roles.
         supported cold authorizer: Authorizer = Authorizer::AllowAll;
         /// Which datacenters a connected role may use.
         supported cold network_authorizer: NetworkAuthorizer = NetworkAuthorizer::AllowAll;
@@ -393,18 +392,18 @@ settings! {
         /// `parameters`: those named like the next two settings are them; `cidr_groups_cache_refresh_interval`
         /// and `ip_cache_max_size` are not needed, since every node has the groups in its metadata.
         supported cold cidr_authorizer: CidrAuthorizer = CidrAuthorizer::AllowAll;
-        /// What `CassandraCIDRAuthorizer` does with a login from outside the role's CIDR groups:
+        /// Treatment of a login from outside the role's CIDR groups by `CassandraCIDRAuthorizer`:
         /// log it (MONITOR) or refuse it (ENFORCE).
         supported cold cidr_authorizer_mode: CidrMode = CidrMode::Monitor;
-        /// Whether CIDR groups restrict superusers too.
+        /// Restrict superusers to their CIDR groups too.
         supported cold cidr_checks_for_superusers: bool = false;
         /// Name of the superuser that is created when a cluster whose clients log in has no roles.
         supported cold auth_superuser_name: String = "cassandra".to_owned();
         /// Its password as a bcrypt hash (`$2a$10$...`). Unset: the password is `cassandra`.
         supported cold auth_superuser_salted_password: Option<String> = None;
-        /// Whether the default superuser is not created (Cassandra's system property
+        /// Do not create the default superuser (Cassandra's system property
         /// `cassandra.skip_default_role_setup`). Then roles must come with a Cassandra directory
-        /// that is taken over; else nobody can log in.
+        /// that is taken over; else no client can log in.
         supported cold skip_default_role_setup: bool = false;
         /// How long a shard remembers verified credentials.
         supported hot credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
@@ -413,15 +412,14 @@ settings! {
         /// Interval at which remembered credentials are read again. Not needed: a changed password
         /// takes effect at once.
         not_needed cold credentials_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
-        /// Whether remembered credentials are refreshed in the background; as
-        /// `credentials_update_interval`.
+        /// Refresh remembered credentials in the background; as `credentials_update_interval`.
         not_needed cold credentials_cache_active_update: bool = false;
         /// How long roles are cached. Not needed: each node has all roles in its metadata, and a
         /// change takes effect with the next statement.
         not_needed cold roles_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
         /// Interval at which cached roles are read again; as `roles_validity`.
         not_needed cold roles_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
-        /// Whether cached roles are refreshed in the background; as `roles_validity`.
+        /// Refresh cached roles in the background; as `roles_validity`.
         not_needed cold roles_cache_active_update: bool = false;
         /// Limit of cached roles; as `roles_validity`.
         not_needed cold roles_cache_max_entries: u64 = 1000, 0 to 2_147_483_647;
@@ -429,7 +427,7 @@ settings! {
         not_needed cold permissions_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
         /// Interval at which cached permissions are read again; as `roles_validity`.
         not_needed cold permissions_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
-        /// Whether cached permissions are refreshed in the background; as `roles_validity`.
+        /// Refresh cached permissions in the background; as `roles_validity`.
         not_needed cold permissions_cache_active_update: bool = false;
         /// Limit of pairs of role and resource whose permissions are cached; as `roles_validity`.
         not_needed cold permissions_cache_max_entries: u64 = 1000, 0 to 2_147_483_647;
@@ -464,15 +462,15 @@ settings! {
         supported cold internode_compression: InternodeCompression = InternodeCompression::Dc;
         /// Largest message between nodes. Unset: 64 MiB.
         supported cold internode_max_message_size: Option<DataSize> = None, 1_048_576 to 67_108_864;
-        /// Whether the coordinator stores hints: writes that a replica missed and that it sends
-        /// once the replica is back.
+        /// Store hints at the coordinator: writes that a replica missed and that are sent once the
+        /// replica is back.
         supported hot hinted_handoff_enabled: bool = true;
         /// How long after a replica goes down the coordinator still records hints for it. Writes after that
         /// reach it by a repair only. A recorded hint is stored until it is delivered, or until the
         /// `gc_grace_seconds` of its table are over.
         supported hot max_hint_window: Duration = Duration::from_secs(10_800), 0 to 365 * DAY_MS;
-        /// Whether `max_hint_window` also counts from the oldest hint that is stored for a node, so
-        /// that a restart of this node does not restart the window.
+        /// Count `max_hint_window` also from the oldest hint that is stored for a node, so that a
+        /// restart of this node does not restart the window.
         supported cold hint_window_persistent_enabled: bool = true;
         /// Data centres for whose nodes no hints are stored.
         supported cold hinted_handoff_disabled_datacenters: Vec<String> = Vec::new();
@@ -480,7 +478,7 @@ settings! {
         supported cold max_hints_size_per_host: DataSize = DataSize(0), 0 to TIB;
         /// Number of nodes to which one shard delivers hints at the same time.
         supported cold max_hints_delivery_threads: u32 = 2, 1 to 1024;
-        /// Whether a node that is decommissioned first hands its hints to another node.
+        /// Hand the hints of a node that is decommissioned to another node first.
         supported cold transfer_hints_on_decommission: bool = true;
         /// Limit of bytes per second that replayed batches write, divided by the number of nodes; 0
         /// is no limit.
@@ -491,15 +489,15 @@ settings! {
         supported cold max_hints_file_size: DataSize = DataSize(128 << 20), 65_536 to 2 * GIB - 1;
         /// Longest time until a hint is on disk.
         supported cold hints_flush_period: Duration = Duration::from_secs(10), 1 to DAY_MS;
-        /// Whether SSTables whose partitions all go to the same node are streamed as whole files.
+        /// Stream SSTables whose partitions all go to the same node as whole files.
         supported cold stream_entire_sstables: bool = true;
         /// Limit of bytes per second of streams to other nodes; 0 is no limit.
         supported hot stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
         /// Limit of bytes per second of streams to nodes of other data centres, within the limit of
         /// all streams; 0 is no limit of their own.
         supported hot inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
-        /// Whether every replicated table is repaired automatically: each node repairs its primary ranges
-        /// when its turn comes (`auto_repair_turn`), and the ranges of a damaged SSTable at once.
+        /// Repair every replicated table automatically: each node repairs its primary ranges when
+        /// its turn comes (`auto_repair_turn`), and the ranges of a damaged SSTable at once.
         /// Tombstones of such tables are purged only after a repair of their range.
         supported cold auto_repair_enabled: bool = true;
         /// Period in which every table is repaired once; 0 is 0.8 of its `gc_grace_seconds`, 8 days
@@ -559,9 +557,9 @@ settings! {
         supported cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
     }
     "Storage" {
-        /// What a directory of Cassandra's is taken over without: `functions` (aggregates too), `views`, `indexes`,
-        /// `triggers`. Their definitions are kept in `left-out.cql` in the first data directory. On the command line
-        /// also `--without`. Not one of Cassandra's settings.
+        /// Definitions that a takeover of a Cassandra directory omits: `functions` (aggregates
+        /// too), `views`, `indexes`, `triggers`. They are kept in `left-out.cql` in the first data
+        /// directory. On the command line also `--without`. Not one of Cassandra's settings.
         supported cold takeover_without: Vec<String> = Vec::new();
         /// Memory of the memtables of all shards. Unset: 40 % of `memory`.
         supported cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
@@ -620,7 +618,7 @@ settings! {
         supported cold min_free_space_per_drive: DataSize = DataSize(50 << 20), 0 to TIB;
         /// Size above which a value in a file counts as corrupt.
         not_yet cold max_value_size: DataSize = DataSize(256 << 20), 1_048_576 to 2 * GIB - 1;
-        /// Whether DROP and TRUNCATE take a snapshot first.
+        /// Take a snapshot before DROP and TRUNCATE.
         supported cold auto_snapshot: bool = true;
         /// `compaction` of tables whose CREATE TABLE names none, as `class_name` and `parameters`;
         /// also of the built-in keyspaces. Unset: size-tiered.
@@ -628,18 +626,18 @@ settings! {
         /// Limit of hard links per second that snapshots of the node create or remove, so that many
         /// files do not delay other disk work; 0 is no limit.
         supported hot snapshot_links_per_second: u64 = 0, 0 to i64::MAX;
-        /// Whether each compaction takes a snapshot first.
+        /// Take a snapshot before each compaction.
         supported cold snapshot_before_compaction: bool = false;
-        /// Whether each flushed SSTable is linked into `backups` of its table.
+        /// Link each flushed SSTable into `backups` of its table.
         supported hot incremental_backups: bool = false;
-        /// What a shard does after an I/O error of a data file. A full disk is no such error:
-        /// writes are refused until there is space again. `best_effort`: it continues without the
-        /// data directory that failed and the SSTables in it until the next start, so reads at ONE
-        /// may be stale; if that was the first or the last directory, it stops serving. With
+        /// Reaction of a shard to an I/O error of a data file. A full disk is no such error: writes
+        /// are refused until there is space again. `best_effort`: it continues without the data
+        /// directory that failed and the SSTables in it until the next start, so reads at ONE may
+        /// be stale; if that was the first or the last directory, it stops serving. With
         /// `best_effort` and `ignore` a start continues although an SSTable cannot be opened, and
         /// treats it as damaged; with the others it fails.
         supported cold disk_failure_policy: DiskFailurePolicy = DiskFailurePolicy::Stop;
-        /// What happens after an I/O error of the commit log. `ignore` is treated as `stop_commit`,
+        /// Reaction to an I/O error of the commit log. `ignore` is treated as `stop_commit`,
         /// because it is unknown what a failed sync left on disk.
         supported cold commit_failure_policy: CommitFailurePolicy = CommitFailurePolicy::Stop;
     }
@@ -720,14 +718,12 @@ settings! {
         /// Partitions with more bytes than this in one SSTable give a warning in the log when it is
         /// written; unset is off.
         supported hot partition_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
-        /// As `partition_size_warn_threshold`, with an error in the log; the SSTable is written
-        /// nevertheless; unset is off.
+        /// The same with an error in the log; the SSTable is written nevertheless; unset is off.
         supported hot partition_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
         /// Partitions with more tombstones than this in one SSTable give a warning in the log when
         /// it is written; -1 is off.
         supported hot partition_tombstones_warn_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// As `partition_tombstones_warn_threshold`, with an error in the log; the SSTable is
-        /// written nevertheless; -1 is off.
+        /// The same with an error in the log; the SSTable is written nevertheless; -1 is off.
         supported hot partition_tombstones_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Partitions with more rows than this in one SSTable give a warning in the log and a row
         /// in `system.large_partitions`; 0 is off. One of ScyllaDB's settings.
@@ -764,30 +760,29 @@ settings! {
         supported hot write_consistency_levels_warned: Vec<String> = Vec::new();
         /// Consistency levels of writes, serial ones too, that are refused.
         supported hot write_consistency_levels_disallowed: Vec<String> = Vec::new();
-        /// Whether ALLOW FILTERING may be used.
+        /// Allow ALLOW FILTERING.
         supported hot allow_filtering_enabled: bool = true;
-        /// Whether GROUP BY may be used.
+        /// Allow GROUP BY.
         supported hot group_by_enabled: bool = true;
-        /// Whether lists may be changed by index or value, which reads them first.
+        /// Allow changes of lists by index or value, which read the list first.
         supported hot read_before_write_list_operations_enabled: bool = true;
-        /// Whether several columns outside the key may be filtered on when replicas must agree.
+        /// Allow filters on several columns outside the key where replicas must agree.
         supported hot intersect_filtering_query_enabled: bool = true;
-        /// Whether a query that `intersect_filtering_query_enabled` is about gives a warning.
+        /// Warn of queries that `intersect_filtering_query_enabled` is about.
         supported hot intersect_filtering_query_warned: bool = true;
-        /// Whether keyspaces may have SimpleStrategy.
+        /// Allow keyspaces with SimpleStrategy.
         supported hot simplestrategy_enabled: bool = true;
-        /// Whether tables may be without compression.
+        /// Allow tables without compression.
         supported hot uncompressed_tables_enabled: bool = true;
-        /// Whether tables may be created WITH COMPACT STORAGE.
+        /// Allow tables WITH COMPACT STORAGE.
         supported hot compact_tables_enabled: bool = true;
-        /// Whether columns and fields may be vectors.
+        /// Allow columns and fields of type vector.
         supported hot vector_type_enabled: bool = true;
-        /// Whether tables with TimeWindowCompactionStrategy may have no default_time_to_live.
+        /// Allow tables with TimeWindowCompactionStrategy and no default_time_to_live.
         supported hot zero_ttl_on_twcs_enabled: bool = true;
-        /// Whether a table with TimeWindowCompactionStrategy and no default_time_to_live gives a
-        /// warning.
+        /// Warn of tables with TimeWindowCompactionStrategy and no default_time_to_live.
         supported hot zero_ttl_on_twcs_warned: bool = true;
-        /// Whether clients may set timestamps (USING TIMESTAMP).
+        /// Allow clients to set timestamps (USING TIMESTAMP).
         supported hot user_timestamps_enabled: bool = true;
         /// Timestamps of clients that are further in the future give a warning; 0 is off.
         supported hot maximum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
@@ -799,29 +794,29 @@ settings! {
         supported hot minimum_timestamp_warn_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
         /// Timestamps of clients that are further in the past are refused; 0 is off.
         supported hot minimum_timestamp_fail_threshold: Duration = Duration::ZERO, 0 to 36_500 * DAY_MS;
-        /// Whether columns of tables may be added, dropped and renamed.
+        /// Allow columns of tables to be added, dropped and renamed.
         supported hot alter_table_enabled: bool = true;
-        /// Whether tables may be dropped and truncated.
+        /// Allow tables to be dropped and truncated.
         supported hot drop_truncate_table_enabled: bool = true;
-        /// Whether keyspaces may be dropped.
+        /// Allow keyspaces to be dropped.
         supported hot drop_keyspace_enabled: bool = true;
-        /// Whether columns may have masks, and whether masks take effect.
+        /// Allow masks of columns, and apply them.
         supported cold dynamic_data_masking_enabled: bool = false;
-        /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
+        /// Allow ALTER TABLE … DROP COMPACT STORAGE.
         supported cold drop_compact_storage_enabled: bool = false;
-        /// Whether user-defined functions and aggregates may be created and called. They are
-        /// written in WebAssembly; in a build with the feature `lua` also in Lua.
+        /// Allow user-defined functions and aggregates. They are written in WebAssembly; in a build
+        /// with the feature `lua` also in Lua.
         supported cold user_defined_functions_enabled: bool = false;
         /// Limit of what one call of a user-defined function may execute, in about so many
         /// instructions.
         supported cold user_defined_functions_fuel: u64 = 10_000_000, 1_000 to 1_000_000_000;
         /// Limit of memory that one call of a user-defined function may use.
         supported cold user_defined_functions_memory: DataSize = DataSize(4 << 20), 65_536 to GIB;
-        /// Whether USE may be used.
+        /// Allow USE.
         supported cold use_statements_enabled: bool = true;
     }
     "Tests of a cluster" {
-        /// Whether `helenus cluster partition` may cut this node's links to others. For tests only.
+        /// Allow `helenus cluster partition` to cut this node's links to others. For tests only.
         supported cold developer_link_faults: bool = false;
         /// Addresses of nodes to which links are cut from the start; allows further cuts too. For
         /// tests only.

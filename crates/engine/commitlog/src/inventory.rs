@@ -13,8 +13,8 @@
 //! 4. Lists of earlier runs are removed before the first of their segments is: all of these are flushed
 //!    then.
 //!
-//! So every listed segment was durable and is needed, at every moment; after a crash a list may lag
-//! behind the segments, never be ahead of them. Where a list exists the log may hold writes.
+//! So every listed segment was durable and is needed, at every moment; after a crash a list may be
+//! older than the segments, never newer. Where a list exists the log may hold writes.
 //!
 //! Earlier releases had lists `helenus-segments-<run>-<shard>` beside the segments; they are read and removed.
 

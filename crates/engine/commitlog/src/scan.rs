@@ -51,7 +51,7 @@ pub struct Scan {
     pub gaps: Vec<(u64, u64)>,
 }
 
-/// What a scanner does after damage.
+/// Reaction of a scanner to damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterDamage {
     /// Only markers are searched: they decide if this is the tail of a crash.

@@ -259,7 +259,7 @@ impl Loaded {
         let toc = components.small.iter().find(|(c, _)| *c == Component::Toc);
         let listed = toc.and_then(|(_, bytes)| decode_toc(bytes).ok());
         if !files.is_sealed() && listed.is_some_and(|toc| toc.contains(&Component::Encryption)) {
-            // What was read is encrypted.
+            // The bytes that were read are encrypted.
             return Err(SstableError::Missing { file: files.path(Component::Encryption) });
         }
         let data = open_large(files, Component::Data).await?;

@@ -16,10 +16,10 @@ use stdx::IoErrorKind;
 
 use crate::{Result, SstableError};
 
-/// Whether a file set is encrypted when it is written.
+/// Form in which a file set is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Sealing {
-    /// As plain bytes.
+    /// Plain bytes.
     #[default]
     Plain,
     /// With a data key of its own, under the active key of the node.

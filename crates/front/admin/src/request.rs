@@ -158,7 +158,7 @@ pub enum LoginReply {
     Role {
         /// Its name.
         name: String,
-        /// What it may do; `None`: nothing.
+        /// Its scope; `None`: it may do nothing.
         scope: Option<AccessScope>,
     },
     /// It is not, in Cassandra's words.

@@ -61,7 +61,7 @@ impl StatementFacts {
             return StatementFacts::of(event_type);
         };
         let scope = resource.name();
-        // As in Cassandra: the name of the parent is shown as the keyspace.
+        // Cassandra shows the name of the parent as the keyspace.
         let keyspace = resource.parent().map_or_else(|| scope.clone(), |parent| parent.name());
         StatementFacts {
             keyspace: Some(keyspace.into()),

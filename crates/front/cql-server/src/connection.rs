@@ -13,6 +13,7 @@
 //! INV-trace-1: a tracing id in an answer has its session.
 
 use crate::frame_sink::FrameSink;
+use crate::held::{self, FailedCommit, Held};
 use crate::login::{self, Early};
 use crate::observed;
 use crate::pending::{Entry, Freed, Pending};
@@ -25,8 +26,8 @@ use cql_wire::{
     RequestFrame, Side, StartupOptions, WireError, response,
 };
 use query::{
-    Charge, ConnectionLoad, Cx, Ended, Executor, Failure, HeldWrite, RequestKind, Result,
-    ResultSink, Ticket, Timeout, Timing, Touched, Trace, TraceOrigin, term_bytes,
+    Charge, ConnectionLoad, Cx, Ended, Executor, Failure, RequestKind, Result, ResultSink, Ticket,
+    Timeout, Timing, Trace, TraceOrigin, term_bytes,
 };
 use rt::TlsInfo;
 use std::future::Future;
@@ -34,7 +35,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use stdx::{Instant, Uuid};
+use stdx::Instant;
 
 /// A buffer with more capacity is freed after use.
 const KEEP_BYTES_MAX: usize = 64 << 10;
@@ -59,14 +60,6 @@ struct Taken<'r> {
     request: &'r Request<'r>,
     stream: i16,
     bytes: usize,
-}
-
-/// A local write that was applied and waits for the turn's commit.
-struct Held {
-    stream: i16,
-    /// Tables that it writes, for its latency.
-    touched: Touched,
-    write: HeldWrite,
 }
 
 /// One connection: bytes in by [`Connection::feed`], work by [`Connection::turn`], bytes out by
@@ -504,11 +497,11 @@ impl Core {
         result: std::result::Result<(), store::StoreError>,
         cx: &mut Context<'_>,
     ) {
-        let failed = failed_commit(&self.query, result);
+        let failed = held::failed_commit(&self.query, result);
         for one in held.drain(..) {
             let (stream, ticket) = (one.stream, one.write.ticket.clone());
             let mut out = self.query.buffer();
-            answer_one(&self.query, &self.sink.session, one, failed.as_ref(), &mut out);
+            held::answer_one(&self.query, &self.sink.session, one, failed.as_ref(), &mut out);
             let Some(taken) = observed::finish(&self.query, &self.sink.session, stream) else {
                 append_answer(&self.server, &mut self.frames, out);
                 continue;
@@ -778,7 +771,13 @@ impl Core {
                 self.ended.add(RequestKind::Write, write.touched);
             }
             if self.sink.session.observed.is_empty() {
-                answer_held(&self.query, &self.sink.session, &mut held, result, &mut self.frames);
+                held::answer_all(
+                    &self.query,
+                    &self.sink.session,
+                    &mut held,
+                    result,
+                    &mut self.frames,
+                );
             } else {
                 self.answer_observed(&mut held, result, cx);
             }
@@ -800,13 +799,13 @@ impl Core {
                 end_running(&server, &session, write.stream);
             }
             let failed = match committed {
-                Ok(result) => failed_commit(query, result),
+                Ok(result) => held::failed_commit(query, result),
                 Err(_) => Some(FailedCommit::Timeout),
             };
             for one in held.drain(..) {
                 let (stream, ticket) = (one.stream, one.write.ticket.clone());
                 let begins = out.len();
-                answer_one(query, &session, one, failed.as_ref(), &mut out);
+                held::answer_one(query, &session, one, failed.as_ref(), &mut out);
                 if session.observed.is_empty() {
                     continue;
                 }
@@ -863,65 +862,4 @@ impl Core {
             self.frames = Vec::new();
         }
     }
-}
-
-/// Cause of a commit's failure, for all of its writes.
-enum FailedCommit {
-    /// The log failed; the id names the one log line.
-    Store(store::StoreError, Uuid),
-    /// It did not end in time.
-    Timeout,
-}
-
-/// Logs the failure of a commit, once for all its writes.
-fn failed_commit(
-    query: &Executor,
-    result: std::result::Result<(), store::StoreError>,
-) -> Option<FailedCommit> {
-    let error = result.err()?;
-    let id = query.log_failure("write", &error);
-    Some(FailedCommit::Store(error, id))
-}
-
-/// Answers writes after their commit.
-fn answer_held(
-    query: &Executor,
-    session: &Session,
-    held: &mut Vec<Held>,
-    result: std::result::Result<(), store::StoreError>,
-    out: &mut Vec<u8>,
-) {
-    let failed = failed_commit(query, result);
-    for one in held.drain(..) {
-        answer_one(query, session, one, failed.as_ref(), out);
-    }
-}
-
-/// Answers one write after its commit.
-#[inline]
-fn answer_one(
-    query: &Executor,
-    session: &Session,
-    held: Held,
-    failed: Option<&FailedCommit>,
-    out: &mut Vec<u8>,
-) {
-    let Held { stream, write, .. } = held;
-    let Some(failed) = failed else {
-        let about = Answering::new(stream, &write.ticket);
-        if write.warnings.is_empty() {
-            session.respond_void(out, &about);
-        } else {
-            let warnings: Vec<&str> = write.warnings.iter().map(String::as_str).collect();
-            session.respond_void(out, &Answering { warnings: &warnings, ..about });
-        }
-        return;
-    };
-    let HeldWrite { ticket, consistency, write_type, .. } = write;
-    let failure = match failed {
-        FailedCommit::Store(error, id) => Failure::write(error, consistency, write_type, *id),
-        FailedCommit::Timeout => Failure::WriteTimeout { consistency, write_type },
-    };
-    query.counters.failed(failure.code());
-    session.respond_failure(out, stream, &ticket, &failure);
 }

@@ -6,7 +6,7 @@
 //!
 //! Invariants: see `connection`.
 //!
-//! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `observed`, `driver`, `session`,
+//! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `held`, `observed`, `driver`, `session`,
 //! `login`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`, `topology_events`, `connection_tables`.
 
 mod accept;
@@ -20,6 +20,7 @@ mod error_frame;
 mod forwarded;
 mod frame_sink;
 pub mod fuzz;
+mod held;
 mod login;
 mod mesh;
 mod observed;

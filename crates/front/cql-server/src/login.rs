@@ -58,9 +58,9 @@ pub enum LoginRefusal {
     Overloaded(String),
 }
 
-/// What STARTUP is answered with.
+/// Answer to STARTUP.
 pub(crate) enum Early {
-    /// READY; nobody logs in.
+    /// READY; this server has no logins.
     Anonymous,
     /// READY; logged in as this role.
     LoggedIn(String),

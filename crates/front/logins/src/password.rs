@@ -4,7 +4,7 @@
 pub const COST: u32 = 10;
 /// Fewest and most rounds of a stored hash that jBCrypt accepts, as powers of two.
 pub const COSTS: core::ops::RangeInclusive<u32> = 4..=31;
-/// Salt of the hashes that nobody's password has.
+/// Salt of the hashes that match no password.
 const DUMMY_SALT: [u8; 16] = *b"no role has this";
 
 /// Hashes a password.

@@ -111,7 +111,7 @@ impl Passwords {
 
 /// A password to be verified; see [`password::matches`].
 pub struct Verification {
-    /// As the client sent it.
+    /// The password that the client sent.
     pub password: String,
     /// Hash of the role; `None`: there is no such role or it has no password.
     pub stored: Option<String>,

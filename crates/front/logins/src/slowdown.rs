@@ -7,7 +7,7 @@
 //!   time, at most [`ROLE_DELAY_MAX`]; it is never refused, so strangers cannot lock a role out.
 //! - **known pairs**: a role that has logged in from an address waits for neither, until it has failed
 //!   [`FREE_OF_PAIR`] times from there without success. An application that reconnects is not slowed by an attack on
-//!   its role, nor by one from behind the same address.
+//!   its role, nor by one from the same address.
 //!
 //! Roles that do not exist count like others: the slow-down does not reveal them. Failures are forgotten one by one,
 //! each after [`FORGET_ONE`]. In a full map the entry that was used least recently makes room (INV-logins-3).
@@ -283,7 +283,7 @@ mod tests {
         assert!(wait(&mut slowdown, START, ip(1), "app") > 0);
         slowdown.succeeded(ip(1), "app");
         assert_eq!(wait(&mut slowdown, START, ip(1), "app"), 0);
-        // What it is known for does not hold for other roles of the address.
+        // A known pair does not cover other roles of the address.
         assert!(wait(&mut slowdown, START, ip(1), "admin") > 0);
     }
 

@@ -86,7 +86,7 @@ async fn generate(rt: Rt, id: String, prepend: bool, path: String) -> u8 {
             false => String::new(),
         };
         let text = format!("{line}\n{before}");
-        // What a node would refuse is not written.
+        // A key file that a node would refuse is not written.
         parse_keys(&text).map_err(|error| error.to_string())?;
         put(&path, &text, prepend).map_err(|error| error.to_string())
     });

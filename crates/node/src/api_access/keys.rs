@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use admin::{AdminAccess, ApiEncryption, PlainConnections};
 use conf::Encryption;
-use conf::encryption::{CertificatesOfClients, EncryptionOptions};
+use conf::encryption::EncryptionOptions;
 use rt::{Gate, Rt};
 use tls::reload::Fingerprint;
 use tls::rustls::time_provider::DefaultTimeProvider;
 use tls::{PeerCertificate, TlsError};
 
 use crate::encryption::follow::{InUse, KeyFollower};
-use crate::encryption::sources::{Reading, Sources, TrustUse, keystore};
+use crate::encryption::sources::{Reading, Sources, keystore};
 use crate::encryption::{limits, server_config};
 
 /// Name of the setting in errors.
@@ -46,19 +46,7 @@ pub(super) async fn load(
         Encryption::Optional => PlainConnections::Served,
         Encryption::Required => PlainConnections::Refused,
     };
-    if options.require_endpoint_verification {
-        return Err(TlsError {
-            place: format!("\"{SECTION}.require_endpoint_verification\""),
-            problem: "is not supported for clients, which rarely have certificates of addresses"
-                .to_owned(),
-            remedy: "remove it; \"require_client_auth: true\" verifies certificates".to_owned(),
-        });
-    }
-    let trust = match options.require_client_auth {
-        CertificatesOfClients::NotRequired => TrustUse::None,
-        CertificatesOfClients::Optional | CertificatesOfClients::Required => TrustUse::Read,
-    };
-    let reading = Reading { section: SECTION, options: options.clone(), outbound: None, trust };
+    let reading = Reading::of_clients(SECTION, options)?;
     let sources = reading.read(rt).await?;
     let loaded = build(&reading, plain, &sources)?;
     reading.warn_of_left_out()?;

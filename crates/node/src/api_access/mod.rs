@@ -22,7 +22,7 @@ use audited::Audited;
 use keys::ApiKeys;
 use tokens::{TokenFile, TokenFollower};
 
-/// What the settings name.
+/// Keys and tokens that the settings name.
 pub(crate) struct ApiAccess {
     keys: Option<ApiKeys>,
     tokens: Option<TokenFile>,
@@ -51,7 +51,7 @@ fn warning(options: &Options, is_encrypted: bool) -> Option<&'static str> {
     }
     match options.api_login {
         Some(ApiLogin::None) => Some(
-            "clients of other machines need no login at the API (\"api_login\" is none): whoever reaches it can stop \
+            "clients of other machines need no login at the API (\"api_login\" is none): every client that reaches it can stop \
              this node",
         ),
         Some(ApiLogin::Remote | ApiLogin::Required) if !is_encrypted => Some(

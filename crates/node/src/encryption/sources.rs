@@ -1,6 +1,8 @@
 //! The files of keys and certificates that a section of the settings names.
 
-use conf::encryption::{EncryptionOptions, KeyPlace, KeystoreFile, Password, TrustPlace};
+use conf::encryption::{
+    CertificatesOfClients, EncryptionOptions, KeyPlace, KeystoreFile, Password, TrustPlace,
+};
 use rt::{IoErrorKind, Rt};
 use tls::config::SessionTickets;
 use tls::material::SOURCE_BYTES_MAX;
@@ -11,7 +13,7 @@ use tls::{KeyMaterial, Offer, Source, TlsError};
 /// Longest password file.
 const PASSWORD_BYTES_MAX: usize = 4096;
 
-/// Whether the trust store is read.
+/// Use of the trust store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrustUse {
     /// The other side is not verified.
@@ -20,7 +22,7 @@ pub(crate) enum TrustUse {
     Read,
 }
 
-/// What is read for a section of the settings.
+/// Files and texts of a section of the settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     /// Name of the section, for errors and the log.
@@ -75,6 +77,30 @@ pub(crate) fn tickets(options: &EncryptionOptions) -> SessionTickets {
 }
 
 impl Reading {
+    /// Section of a port for clients. As in Cassandra the trust store is not read where no client is verified.
+    ///
+    /// # Errors
+    /// A setting that is for nodes only.
+    pub(crate) fn of_clients(
+        section: &'static str,
+        options: &EncryptionOptions,
+    ) -> Result<Reading, TlsError> {
+        if options.require_endpoint_verification {
+            return Err(TlsError {
+                place: format!("\"{section}.require_endpoint_verification\""),
+                problem:
+                    "is not supported for clients, which rarely have certificates of addresses"
+                        .to_owned(),
+                remedy: "remove it; \"require_client_auth: true\" verifies certificates".to_owned(),
+            });
+        }
+        let trust = match options.require_client_auth {
+            CertificatesOfClients::NotRequired => TrustUse::None,
+            CertificatesOfClients::Optional | CertificatesOfClients::Required => TrustUse::Read,
+        };
+        Ok(Reading { section, options: options.clone(), outbound: None, trust })
+    }
+
     /// Reads all of them.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ const DELAY_FIRST: Duration = Duration::from_millis(250);
 const DELAY_MAX: Duration = Duration::from_secs(8);
 
 /// Failed logins of the last minute. Only answers to failures are delayed, so that a client with the right credentials
-/// is not locked out by another one behind the same address.
+/// is not locked out by another one with the same address.
 #[derive(Clone, Debug)]
 pub struct FailedLogins {
     by_address: BTreeMap<IpAddr, Failures>,

@@ -230,7 +230,7 @@ mod tests {
         // An authority that checks only the common name signs any organization.
         assert_eq!(of(&[("O", "x,CN=admin"), ("CN", "eve")]).as_deref(), Some("eve"));
         assert_eq!(of(&[("O", "CN=admin+CN=root")]), None);
-        // What was escaped is unescaped in the role.
+        // Escaped characters are unescaped in the role.
         assert_eq!(of(&[("CN", r#"a=b\c,d"e"#)]).as_deref(), Some(r#"a=b\c,d"e"#));
         // An alternative name is not continued by the next one.
         let names = self::rule(&[(AlternativeName, "^URI=(.+)$")]);

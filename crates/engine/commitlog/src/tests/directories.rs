@@ -119,7 +119,7 @@ fn an_emptied_replaced_or_older_directory_refuses_the_start_and_the_right_one_do
         refusal(outcome_of_start(&world, 9, Some(accept - 1)));
         let (_, notes) = outcome_of_start(&world, 9, Some(accept)).unwrap();
         assert!(matches!(notes.as_slice(), [DirectoryNote::Accepted(_)]), "{notes:?}");
-        // What was accepted once is not missed again, and the same number accepts no later loss.
+        // An accepted loss is not reported again, and the same number accepts no later loss.
         outcome_of_start(&world, 9, None).unwrap();
         replace(&world, LOG, &[]);
         refusal(outcome_of_start(&world, 9, Some(accept)));

@@ -28,7 +28,7 @@ use crate::operation::{Class, CommandRow};
 const CHALLENGES: [&str; 2] =
     ["Basic realm=\"helenus\", charset=\"UTF-8\"", "Bearer realm=\"helenus\""];
 
-/// What an operation of a class needs.
+/// Scope that an operation of a class needs.
 pub(super) const fn need_of(class: Class) -> Need {
     match class {
         Class::Open => Need::Nothing,

@@ -187,8 +187,8 @@ mod tests {
         }
         let of_table = asked("toppartitions ks nosuch 100").unwrap();
         for kind in [ErrorKind::UnknownKeyspace, ErrorKind::UnknownTable] {
-            let told = in_cassandras_words(&of_table, kind, "no such table".to_owned());
-            let Failure::Told(text) = told else { panic!("{told:?}") };
+            let failure = in_cassandras_words(&of_table, kind, "no such table".to_owned());
+            let Failure::Told(text) = failure else { panic!("{failure:?}") };
             assert_eq!(text, "ColumnFamilyStore for ks/nosuch not found.\n");
         }
         let other = in_cassandras_words(&of_table, ErrorKind::Argument, "no".to_owned());

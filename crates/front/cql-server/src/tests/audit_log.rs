@@ -239,7 +239,7 @@ fn every_kind_of_request_gives_the_line_that_cassandra_writes() {
     });
 }
 
-/// Takes requests when it is told to.
+/// Accepts requests while its switch is on.
 #[derive(Default)]
 struct Slow {
     refuses: Cell<bool>,

@@ -186,7 +186,7 @@ impl Runner {
                 None if base.is_empty() => continue,
                 None => {}
             }
-            // What was dropped has no permissions any more; what the case had may be this grant.
+            // A dropped resource has no permissions any more; the grant may be of this case.
             self.all(give).await;
         }
         self.all(&taken_back(give)).await;
@@ -243,8 +243,8 @@ impl Runner {
     }
 }
 
-/// What a role without permissions, one with SELECT and MODIFY on everything, and a superuser may
-/// do with each system table.
+/// Rights of a role without permissions, of one with SELECT and MODIFY on everything, and of a superuser, for
+/// each system table.
 async fn system_tables(rt: &Rt) -> String {
     let server = server_with(rt, guarded()).await;
     let mut root = login(&server, "root", "secret").await;

@@ -10,7 +10,7 @@ use crate::tests::transfer::file_streams::{FULL, VERSIONS, taken};
 use crate::tests::*;
 use crate::{ImportOptions, SealingPolicy, UpgradeScope, VerifyOptions};
 
-const TEXT: &str = "text of a row that nobody else may read";
+const TEXT: &str = "text of a row that must stay secret";
 
 pub(crate) fn ring(id: &str) -> Option<Arc<KeyRing>> {
     let line = generated_line(id, [id.as_bytes()[0]; 32]).unwrap();
