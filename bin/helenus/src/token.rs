@@ -4,7 +4,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use admin_access::tokens::{TOKEN_BYTES, token_text};
@@ -59,6 +59,7 @@ fn create(name: &str, scope: &str, file: &Path) -> Result<String, String> {
     let text = token_text(&random()?);
     let token = Token::new(name, scope, &text)?;
     let existing = read(file)?.unwrap_or_default();
+    refuse_open(file)?;
     let separator = if existing.is_empty() || existing.ends_with('\n') { "" } else { "\n" };
     let added = format!("{separator}{}\n", token.line());
     // The whole file as it will be, before it is changed.
@@ -68,6 +69,23 @@ fn create(name: &str, scope: &str, file: &Path) -> Result<String, String> {
     let mut opened = options.append(true).create(true).mode(0o600).open(file).map_err(failed)?;
     opened.write_all(added.as_bytes()).and_then(|()| opened.sync_all()).map_err(failed)?;
     Ok(format!("{text}\n"))
+}
+
+/// Refuses a file that users other than its owner and its group may read: it was made with another tool.
+fn refuse_open(file: &Path) -> Result<(), String> {
+    let mode = match std::fs::metadata(file) {
+        Ok(found) => found.mode(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+    };
+    match mode & 0o007 {
+        0 => Ok(()),
+        _ => Err(format!(
+            "{0} may be read or written by other users (mode {1:o}): chmod o-rwx {0}, then repeat the command",
+            file.display(),
+            mode & 0o777
+        )),
+    }
 }
 
 fn list(file: &Path) -> Result<String, String> {
@@ -98,6 +116,9 @@ fn random() -> Result<[u8; TOKEN_BYTES], String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -107,6 +128,13 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("tokens");
         std::fs::write(&file, "# ours").unwrap();
+        // A file that others may read is left as it is.
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let refused = create("prometheus", "read-only", &file).unwrap_err();
+        let remedy = format!("(mode 644): chmod o-rwx {}, then repeat the command", file.display());
+        assert!(refused.ends_with(&remedy), "{refused}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "# ours");
+        std::fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         let token = create("prometheus", "read-only", &file).unwrap();
         let other = create("deploy", "operator", &file).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
@@ -121,6 +149,10 @@ mod tests {
         }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         assert_eq!(list(&file).unwrap(), "prometheus read-only\ndeploy operator\n");
+        // A new file is private.
+        let new = directory.join("new");
+        create("prometheus", "read-only", &new).unwrap();
+        assert_eq!(std::fs::metadata(&new).unwrap().mode() & 0o777, 0o600);
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

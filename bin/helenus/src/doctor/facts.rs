@@ -10,8 +10,8 @@ use admin::verbs::{HttpError, NodeApi};
 use blocking_client::api::ApiAccess;
 use blocking_client::{CqlConnection, CqlError, Socket};
 use clap::Args;
-use conf::encryption::{EncryptionOptions, KeyPlace, TrustPlace};
-use conf::{Address, Options};
+use conf::encryption::{EncryptionOptions, KeyPlace, KeystoreFile, TrustPlace};
+use conf::{Address, AtRestOptions, AuditLogger, Options};
 use cql_client::{Login, LoginError, Received};
 use cql_wire::request::RequestOptions;
 use cql_wire::{Consistency, ProtocolVersion, QueryParameters, Request, ResponseBody};
@@ -25,13 +25,15 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Longest answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
+/// Name of the key file of encryption at rest, where the configuration names none.
+const KEY_FILE: &str = "data_encryption_keys";
+
 /// Everything that the items look at.
 pub(super) struct Facts {
     pub(super) options: Options,
     /// Owner of the work directory; `None`: there is none.
     pub(super) owner: Option<Owner>,
-    /// Files with secrets that others may read.
-    pub(super) open_files: Vec<String>,
+    pub(super) secrets: SecretFiles,
     /// Report of the node, or the reason why there is none.
     pub(super) node: Result<NodeFacts, String>,
     pub(super) roles: Result<Vec<Role>, String>,
@@ -54,6 +56,15 @@ pub(super) struct Owner {
     pub(super) uid: u32,
     /// Users other than the owner and its group may read or write it.
     pub(super) is_open: bool,
+}
+
+/// Files with secrets that are not known to be private.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct SecretFiles {
+    /// Users other than the owner and its group may read them.
+    pub(super) open: Vec<String>,
+    /// Their mode cannot be read; each with the reason.
+    pub(super) unchecked: Vec<String>,
 }
 
 /// Reports of a running node.
@@ -100,9 +111,8 @@ impl Facts {
         let work_dir = std::fs::metadata(&options.workdir).ok();
         let owner =
             work_dir.map(|found| Owner { uid: found.uid(), is_open: found.mode() & 0o007 != 0 });
-        let open_files = secret_files(&options, config).into_iter().filter(is_open);
-        let open_files = open_files.collect();
-        Ok(Facts { owner, open_files, node, roles, default_password, options })
+        let secrets = SecretFiles::check(secret_files(&options, config));
+        Ok(Facts { owner, secrets, node, roles, default_password, options })
     }
 }
 
@@ -115,11 +125,25 @@ fn reachable(address: &Address) -> String {
     }
 }
 
-fn is_open(path: &String) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o004 != 0)
+impl SecretFiles {
+    fn check(paths: Vec<String>) -> SecretFiles {
+        let mut found = SecretFiles::default();
+        for path in paths {
+            match std::fs::metadata(&path) {
+                // In a directory that others may enter, the modes of its files decide.
+                Ok(at) if at.mode() & if at.is_dir() { 0o005 } else { 0o004 } != 0 => {
+                    found.open.push(path);
+                }
+                Ok(_) => {}
+                Err(error) => found.unchecked.push(format!("{path} ({error})")),
+            }
+        }
+        found
+    }
 }
 
-/// Files that hold passwords, keys or hashes of tokens.
+/// Files that hold passwords, keys or hashes of tokens, and the directory of the audit log if it is not below the work
+/// directory.
 fn secret_files(options: &Options, config: Option<&str>) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     // A configuration without secrets may be read.
@@ -127,12 +151,34 @@ fn secret_files(options: &Options, config: Option<&str>) -> Vec<String> {
     files.extend(config.filter(|path| has_secret(path)));
     files.extend(options.api_tokens_file.clone());
     files.extend(options.commitlog_encryption_key_file.clone());
-    for section in [&options.client_encryption_options, &options.api_encryption_options] {
-        files.extend(key_files(section));
+    files.extend(at_rest_keys(options));
+    let (clients, api) = (&options.client_encryption_options, &options.api_encryption_options);
+    for section in [clients, api] {
+        files.extend(key_files(section, section.asks_for_encryption()));
+    }
+    let nodes = &options.server_encryption_options;
+    let is_used = nodes.speaks_tls(KeystoreFile::Missing);
+    files.extend(key_files(&nodes.tls, is_used));
+    files.extend(nodes.outbound_key.as_ref().and_then(key_file));
+    files.extend(nodes.outbound_password.file.clone());
+    let audit = &options.audit_logging_options;
+    if audit.enabled && audit.logger != AuditLogger::NoOp {
+        files.extend(audit.audit_logs_dir.clone());
     }
     files.sort_unstable();
     files.dedup();
     files
+}
+
+/// Key files of encryption at rest.
+fn at_rest_keys(options: &Options) -> Vec<String> {
+    let directory = options.system_key_directory.trim_end_matches('/');
+    let sections = [&options.user_info_encryption, &options.system_info_encryption];
+    let path = |section: &AtRestOptions| {
+        let name = section.secret_key_file.as_deref().unwrap_or(KEY_FILE);
+        if name.starts_with('/') { name.to_owned() } else { format!("{directory}/{name}") }
+    };
+    sections.into_iter().filter(|section| section.is_set()).map(path).collect()
 }
 
 fn has_secret(path: &str) -> bool {
@@ -145,17 +191,23 @@ fn has_secret(path: &str) -> bool {
     })
 }
 
-fn key_files(section: &EncryptionOptions) -> Vec<String> {
-    let mut files: Vec<String> = match &section.key {
-        Some(KeyPlace::Store(path)) => vec![path.clone()],
-        Some(KeyPlace::Files { keyfile, .. }) => vec![keyfile.clone()],
-        Some(KeyPlace::Inline(_)) | None => Vec::new(),
-    };
+/// Files of one section. A key store that only its default names counts where connections are encrypted.
+fn key_files(section: &EncryptionOptions, is_used: bool) -> Vec<String> {
+    let place = section.key.clone().or_else(|| is_used.then(|| section.key_place()));
+    let mut files: Vec<String> = place.as_ref().and_then(key_file).into_iter().collect();
     files.extend(section.key_password.file.clone());
     files.extend(section.trust_password.file.clone());
     // A trust store has no secrets.
     files.retain(|path| section.trust != Some(TrustPlace::Store(path.clone())));
     files
+}
+
+fn key_file(place: &KeyPlace) -> Option<String> {
+    match place {
+        KeyPlace::Store(path) => Some(path.clone()),
+        KeyPlace::Files { keyfile, .. } => Some(keyfile.clone()),
+        KeyPlace::Inline(_) => None,
+    }
 }
 
 fn ask_node(api: &NodeApi) -> Result<NodeFacts, String> {
@@ -249,5 +301,71 @@ impl Cql<'_> {
         let options = RequestOptions::default();
         let read = connection.request(&request, &options, Some(ANSWER_MAX), read);
         read.map_err(|error| error.to_string())?
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Settings as a file has them.
+    pub(in super::super) fn options(text: &str) -> Options {
+        let file = Some(("test.yaml".to_owned(), text.to_owned()));
+        conf::load(&conf::Sources { file, ..conf::Sources::default() }).unwrap().options
+    }
+
+    #[test]
+    fn files_of_all_sections_are_checked() {
+        let text = "\
+            api_tokens_file: /s/tokens\n\
+            commitlog_encryption_key_file: /s/commitlog\n\
+            client_encryption_options: {enabled: true, keystore: /s/client, keystore_password_file: /s/client-pw}\n\
+            api_encryption_options: {enabled: true, certificate: /s/cert, keyfile: /s/api}\n\
+            server_encryption_options: {internode_encryption: all, keystore: /s/node, keystore_password_file: /s/node-pw, \
+            outbound_keystore: /s/outbound, outbound_keystore_password_file: /s/outbound-pw, truststore: /s/trust}\n\
+            user_info_encryption: {enabled: true, secret_key_file: data}\n\
+            system_key_directory: /s/keys\n\
+            audit_logging_options: {enabled: true, audit_logs_dir: /s/audit}\n";
+        let expected = [
+            "/s/api",
+            "/s/audit",
+            "/s/client",
+            "/s/client-pw",
+            "/s/commitlog",
+            "/s/keys/data",
+            "/s/node",
+            "/s/node-pw",
+            "/s/outbound",
+            "/s/outbound-pw",
+            "/s/tokens",
+        ];
+        assert_eq!(secret_files(&options(text), Some("/nosuch")), expected);
+        // Defaults count where they are used.
+        let text = "server_encryption_options: {internode_encryption: dc}\nsystem_info_encryption: {enabled: true}\n";
+        let expected = ["conf/.keystore", "conf/system_keys/data_encryption_keys"];
+        assert_eq!(secret_files(&options(text), Some("/nosuch")), expected);
+        assert_eq!(secret_files(&Options::default(), Some("/nosuch")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_is_private_open_or_cannot_be_checked() {
+        let directory =
+            std::env::temp_dir().join(format!("helenus-doctor-test-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let made = |name: &str, mode| {
+            let path = directory.join(name);
+            std::fs::write(&path, "secret").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            path.display().to_string()
+        };
+        let (private, open) = (made("private", 0o640), made("open", 0o644));
+        let missing = directory.join("missing").display().to_string();
+        let found = SecretFiles::check(vec![private, open.clone(), missing.clone()]);
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(found.open, [open]);
+        assert!(matches!(&found.unchecked[..], [one] if one.starts_with(&missing)), "{found:?}");
     }
 }
