@@ -16,6 +16,8 @@ pub struct LogFiles {
     /// Most bytes of all files; `None` while an archive command removes them.
     bytes_max: Option<u64>,
     current: Option<Current>,
+    /// Paths of finished files that no call returned yet.
+    unreported: Vec<String>,
 }
 
 struct Current {
@@ -29,19 +31,25 @@ impl LogFiles {
     /// Files in `directory`. The first one is opened by the first write.
     pub fn new(rt: &Rt, directory: &str, layout: Layout, bytes_max: Option<u64>) -> LogFiles {
         let directory = directory.trim_end_matches('/').to_owned();
-        LogFiles { rt: rt.clone(), directory, layout, bytes_max, current: None }
+        LogFiles {
+            rt: rt.clone(),
+            directory,
+            layout,
+            bytes_max,
+            current: None,
+            unreported: Vec::new(),
+        }
     }
 
     /// Appends bytes. Returns the paths of files that were finished before.
     ///
     /// # Errors
-    /// Nothing of `bytes` counts as written.
+    /// Nothing of `bytes` counts as written. The next call that succeeds returns the paths.
     pub async fn append(&mut self, bytes: &[u8]) -> Result<Vec<String>, IoError> {
-        let mut finished = Vec::new();
         let now = self.rt.wall();
         let is_over = |c: &Current| self.layout.must_roll(c.cycle, c.length, now);
         if self.current.as_ref().is_some_and(is_over) {
-            finished = self.roll().await?;
+            self.roll().await?;
         }
         if self.current.is_none() {
             self.current = Some(self.open(now).await?);
@@ -52,7 +60,7 @@ impl LogFiles {
             written?;
             current.length += bytes.len() as u64;
         }
-        Ok(finished)
+        Ok(std::mem::take(&mut self.unreported))
     }
 
     /// Syncs and closes the file.
@@ -90,27 +98,42 @@ impl LogFiles {
         Ok(self.list().await?.into_iter().map(|(name, _)| name).collect())
     }
 
-    async fn open(&self, now: WallMicros) -> Result<Current, IoError> {
-        let fs = self.rt.fs();
-        fs.create_dir_all(&self.directory).await?;
+    async fn open(&mut self, now: WallMicros) -> Result<Current, IoError> {
+        self.rt.fs().create_dir_all(&self.directory).await?;
         if self.layout == Layout::Text {
             self.roll_leftover(now).await?;
         }
         let name = self.layout.new_name(now, &self.names().await?);
+        // Before the first write: it frees the space of a full disk.
+        self.delete_surplus(&name).await?;
         let options =
             OpenOptions { read: true, write: true, create: true, ..OpenOptions::default() };
-        let file = fs.open(&self.path(&name), options).await?;
-        let mut length = file.len().await?;
+        let file = self.rt.fs().open(&self.path(&name), options).await?;
+        match self.begin(&file).await {
+            Ok(length) => Ok(Current { file, name, length, cycle: self.layout.cycle(now) }),
+            Err(error) => {
+                // The next attempt takes another name: without this each one leaves an empty file.
+                if let Layout::Binary(_) = self.layout
+                    && let Err(error) = self.rt.fs().remove_file(&self.path(&name)).await
+                {
+                    tracing::warn!(file = name, %error, "cannot remove an empty file of the audit log");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes what comes before the first event. Returns the length of the file.
+    async fn begin(&self, file: &File) -> Result<u64, IoError> {
+        let length = file.len().await?;
         let first: &[u8] = match self.layout {
             Layout::Binary(_) => &binary::header(),
-            Layout::Text if self.ends_within_line(&file, length).await? => b"\n",
+            Layout::Text if self.ends_within_line(file, length).await? => b"\n",
             Layout::Text => b"",
         };
         let (_, written) = file.write_at(Buf::from(first.to_vec()), length).await;
         written?;
-        length += first.len() as u64;
-        self.delete_surplus(&name).await?;
-        Ok(Current { file, name, length, cycle: self.layout.cycle(now) })
+        Ok(length + first.len() as u64)
     }
 
     /// Returns true if a crash has cut off the last line.
@@ -121,7 +144,7 @@ impl LogFiles {
     }
 
     /// Renames the text file of an earlier run that is of another day or too long.
-    async fn roll_leftover(&self, now: WallMicros) -> Result<(), IoError> {
+    async fn roll_leftover(&mut self, now: WallMicros) -> Result<(), IoError> {
         let entries = self.rt.fs().read_dir(&self.directory).await?;
         let Some(old) = entries.iter().find(|entry| entry.name == TEXT_NAME && entry.len > 0)
         else {
@@ -130,7 +153,8 @@ impl LogFiles {
         let cycle = self.layout.cycle(if old.modified.0 == 0 { now } else { old.modified });
         if self.layout.must_roll(cycle, old.len, now) {
             let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
-            self.rename(TEXT_NAME, cycle, &names).await?;
+            let path = self.rename(TEXT_NAME, cycle, &names).await?;
+            self.unreported.push(path);
         }
         Ok(())
     }
@@ -145,14 +169,15 @@ impl LogFiles {
         }
     }
 
-    /// Finishes the file. Returns its path.
-    async fn roll(&mut self) -> Result<Vec<String>, IoError> {
-        let Some(current) = &self.current else { return Ok(Vec::new()) };
+    /// Finishes the file.
+    async fn roll(&mut self) -> Result<(), IoError> {
+        let Some(current) = &self.current else { return Ok(()) };
         current.file.sync_data().await?;
         let names = self.names().await?;
         let path = self.rename(&current.name, current.cycle, &names).await?;
         self.current = None;
-        Ok(vec![path])
+        self.unreported.push(path);
+        Ok(())
     }
 
     async fn delete_surplus(&self, current: &str) -> Result<(), IoError> {

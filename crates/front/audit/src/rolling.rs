@@ -5,6 +5,7 @@
 
 use crate::line::civil;
 use conf::RollCycle;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use stdx::WallMicros;
 
@@ -130,10 +131,11 @@ impl Layout {
 }
 
 fn free_name(existing: &[String], name: impl Fn(usize) -> String) -> String {
+    let existing: BTreeSet<&str> = existing.iter().map(String::as_str).collect();
     let mut number = 0;
     loop {
         let name = name(number);
-        if !existing.contains(&name) {
+        if !existing.contains(&*name) {
             return name;
         }
         number += 1;

@@ -11,7 +11,7 @@ use crate::queue::{EventQueue, FullQueue, Pushed};
 use crate::rolling::Layout;
 use conf::{AuditOptions, RollCycle};
 use rt::Rt;
-use rt::sim::{World, WorldOptions};
+use rt::sim::{DiskControl, World, WorldOptions};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -20,11 +20,18 @@ use std::time::Duration;
 
 /// Runs `main` on one simulated shard.
 fn run<F: Future<Output = ()> + 'static>(main: impl FnOnce(Rt) -> F + 'static) {
+    run_with_disk(|rt, _| main(rt));
+}
+
+fn run_with_disk<F: Future<Output = ()> + 'static>(
+    main: impl FnOnce(Rt, DiskControl) -> F + 'static,
+) {
     let world = World::new(7, WorldOptions::default());
+    let disk = world.disk("n1");
     let done = Rc::new(Cell::new(false));
     let seen = done.clone();
     world.client("n1", move |rt| async move {
-        main(rt).await;
+        main(rt, disk).await;
         seen.set(true);
     });
     world.run_until(|| done.get(), Duration::from_secs(360_000)).unwrap();
@@ -201,5 +208,60 @@ fn binary_files_are_never_continued_and_the_oldest_are_deleted() {
         }
         let left = names(&rt).await;
         assert!(!left.contains(&first[0]) && left.len() <= 4, "{left:?}");
+    });
+}
+
+fn record(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    binary::push_record(&mut bytes, 0, text);
+    bytes
+}
+
+#[test]
+fn a_full_disk_leaves_no_empty_files_and_surplus_files_are_deleted_first() {
+    run_with_disk(|rt, disk| async move {
+        let layout = Layout::Binary(RollCycle::of_name("MINUTELY").unwrap());
+        let open = |most| LogFiles::new(&rt, "/audit", layout, Some(most));
+        let mut files = open(1 << 20);
+        files.append(&record("one")).await.unwrap();
+        let first = names(&rt).await;
+        disk.set_free_bytes(Some(0));
+        rt.sleep(Duration::from_secs(60)).await;
+        for _ in 0..5 {
+            files.append(&record("two")).await.unwrap_err();
+        }
+        assert_eq!(names(&rt).await, first);
+        // The space of a surplus file is enough for the header.
+        open(0).append(&record("two")).await.unwrap();
+        let left = names(&rt).await;
+        assert!(left.len() == 1 && left != first, "{left:?}");
+    });
+}
+
+#[test]
+fn a_finished_file_is_returned_after_writes_that_failed() {
+    run_with_disk(|rt, disk| async move {
+        for layout in [Layout::Text, Layout::Binary(RollCycle::of_name("DAILY").unwrap())] {
+            let mut files = LogFiles::new(&rt, "/audit", layout, None);
+            assert!(files.append(&record("one")).await.unwrap().is_empty());
+            rt.sleep(Duration::from_secs(86_400)).await;
+            disk.set_free_bytes(Some(0));
+            for _ in 0..3 {
+                files.append(&record("two")).await.unwrap_err();
+            }
+            disk.set_free_bytes(None);
+            assert_eq!(files.append(&record("two")).await.unwrap().len(), 1);
+            assert!(files.append(&record("three")).await.unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_text_file_that_an_earlier_run_left_is_returned_when_it_is_renamed() {
+    run(|rt| async move {
+        let open = || LogFiles::new(&rt, "/audit", Layout::Text, None);
+        open().append(b"one\n").await.unwrap();
+        rt.sleep(Duration::from_secs(86_400)).await;
+        assert_eq!(open().append(b"two\n").await.unwrap().len(), 1);
     });
 }
