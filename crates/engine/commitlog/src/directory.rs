@@ -163,7 +163,9 @@ impl LogDirectory<'_> {
         })
     }
 
-    /// Step 3. To be called by one shard, before any shard's step 4.
+    /// Step 3. To be called by one shard, before any shard's step 4. The mark never gets a lower number than it had,
+    /// nor than a list has: a run is numbered by the clock if the number of the last one is lost, and the clock may
+    /// have been set back.
     ///
     /// # Errors
     /// `Io`: a file could not be written.
@@ -176,6 +178,13 @@ impl LogDirectory<'_> {
             Ok(SmallContent::Body(known)) if known == body => {}
             _ => self.fs.write_small(PATH_FORM, &path, &body).await?,
         }
+        let lists =
+            Lists { fs: self.fs, directory: self.inventories, log_directory: self.directory };
+        let marked = match self.mark().await? {
+            Found::Mark(mark) if mark.host == self.host => Some(mark.run),
+            _ => None,
+        };
+        let run = marked.into_iter().chain(lists.last_run().await?).fold(run, u64::max);
         let mark = Mark { host: self.host, run };
         Ok(self.fs.write_small(MARK_FORM, &self.mark_path(), &mark.encode()).await?)
     }

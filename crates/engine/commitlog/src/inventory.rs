@@ -5,7 +5,8 @@
 //! vanish with the segments. Order:
 //!
 //! 1. The list exists before the first append of its run ([`CommitLog::begin`]), after the directory's mark
-//!    has the number of the run ([`crate::directory`]).
+//!    has the number of the run ([`crate::directory`]). No list of the run exists before: replayed rows may be
+//!    appended again while they are flushed, and the mark is still that of an earlier run.
 //! 2. A segment is listed after its bytes and its name were synced, at most once a second, and when the
 //!    log is closed.
 //! 3. It is taken off the list, durably, before its file is unlinked. The list is removed when the log is
@@ -15,6 +16,10 @@
 //!
 //! So every listed segment was durable and is needed, at every moment; after a crash a list may be
 //! older than the segments, never newer. Where a list exists the log may hold writes.
+//!
+//! Losses that the operator accepted are in the file [`ACCEPTED`] beside the lists, in the form of a list: damaged
+//! segments and how far they were intact, 0 for a missing one. A crash before the log of earlier runs is released does
+//! not make the next start refuse them again. The file is removed when that log is.
 //!
 //! Earlier releases had lists `helenus-segments-<run>-<shard>` beside the segments; they are read and removed.
 
@@ -36,6 +41,8 @@ pub const FORMER_PREFIX: &str = "helenus-segments-";
 const FORMER_HEAD: &str = "helenus-segments 1\n";
 /// Kind and version of a list.
 pub const FORM: SmallForm = SmallForm { kind: "segments", version: 2 };
+/// Name of the file of accepted losses, beside the lists.
+const ACCEPTED: &str = "accepted";
 /// Largest inventory, bytes: some 300,000 segments.
 const BYTES_MAX: usize = 16 << 20;
 /// Between two updates that only have other lengths.
@@ -169,7 +176,7 @@ impl Lists<'_> {
     }
 }
 
-type Segments = BTreeMap<SegmentId, u64>;
+pub(crate) type Segments = BTreeMap<SegmentId, u64>;
 
 /// Result of comparing segments with their lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,6 +185,8 @@ pub(crate) struct Compared {
     pub(crate) damaged: Vec<String>,
     /// Descriptions of lost segments, which the operator accepted.
     pub(crate) lost: Vec<String>,
+    /// These segments, and how far each is intact.
+    pub(crate) accepted: Segments,
 }
 
 impl CommitLog {
@@ -204,6 +213,7 @@ impl CommitLog {
         self.write_inventory(Update::Now).await?;
         if self.old_segments().is_empty() {
             self.remove_old_inventories().await?;
+            self.forget_accepted().await?;
         }
         Ok(())
     }
@@ -212,9 +222,14 @@ impl CommitLog {
     pub(crate) async fn write_inventory(&self, update: Update) -> Result<(), IoError> {
         let inventory = self.inventory();
         let _one = inventory.writing.acquire(1).await;
+        // The directory's mark may be that of an earlier run: with a list of this one the directory would count as
+        // an older copy (INV-log-7).
+        if !inventory.begun.get() {
+            return Ok(());
+        }
         let now = self.now();
         let listed = self.synced_segments();
-        let exists = !listed.is_empty() || (inventory.begun.get() && !self.is_released());
+        let exists = !listed.is_empty() || !self.is_released();
         let wanted = exists.then_some(listed);
         {
             let written = inventory.written.borrow();
@@ -261,11 +276,50 @@ impl CommitLog {
         Ok(old.iter().filter(|l| !l.is_unfinished).map(|l| l.run).max().unwrap_or(0))
     }
 
-    /// Compares the segments of earlier runs with their lists. `accept`: the value that accepts losses.
+    /// Losses that the operator accepted at an earlier start.
+    pub(crate) async fn accepted_losses(&self) -> Result<Segments, IoError> {
+        match self.fs().read_small(FORM, &self.accepted_path(), BYTES_MAX).await {
+            Ok(SmallContent::Body(body)) => Ok(decode(&body).unwrap_or_default()),
+            Ok(SmallContent::Missing | SmallContent::Legacy(_)) => Ok(Segments::new()),
+            // The losses are refused again.
+            Err(error) if error.kind == IoErrorKind::Damaged => Ok(Segments::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Persists the losses that a completed replay accepted. On one shard: each finds the same.
+    pub(crate) async fn remember_accepted(&self, losses: &Segments) -> Result<(), IoError> {
+        if losses.is_empty() || self.shard().0.0 != 0 || self.accepted_losses().await? == *losses {
+            return Ok(());
+        }
+        self.fs().create_dir_durably(&self.options().inventories).await?;
+        self.fs().write_small(FORM, &self.accepted_path(), &encode(losses)).await
+    }
+
+    /// To be called when no segment of an earlier run is left.
+    pub(crate) async fn forget_accepted(&self) -> Result<(), IoError> {
+        let path = self.accepted_path();
+        if self.fs().exists(&path).await? {
+            remove(self.fs(), &path).await?;
+            self.fs().sync_dir(&self.options().inventories).await?;
+        }
+        Ok(())
+    }
+
+    fn accepted_path(&self) -> String {
+        format!("{}/{ACCEPTED}", self.options().inventories)
+    }
+
+    /// Compares the segments of earlier runs with their lists. `accept`: the value that accepts losses; `known`:
+    /// those that were accepted already.
     ///
     /// # Errors
     /// `Lost`: a segment is missing or shorter than it was, and that is not accepted; `Io`.
-    pub(crate) async fn check_inventories(&self, accept: u64) -> Result<Compared, LogError> {
+    pub(crate) async fn check_inventories(
+        &self,
+        accept: u64,
+        known: &Segments,
+    ) -> Result<Compared, LogError> {
         let mut compared = Compared::default();
         for list in self.old_inventories().await?.into_iter().filter(|list| !list.is_unfinished) {
             let Some(listed) = self.lists().read(&list).await? else { continue };
@@ -288,11 +342,14 @@ impl CommitLog {
                     break;
                 }
                 let (file, inventory) = (self.path_of(id), list.path.clone());
-                if self.options().accept_loss != Some(accept) {
+                let intact = found.unwrap_or(0);
+                let is_known = known.get(&id).is_some_and(|length| intact >= *length);
+                if !is_known && self.options().accept_loss != Some(accept) {
                     return Err(LogError::Lost { file, expected, found, inventory, accept });
                 }
                 let what = error::loss(found, expected, &inventory, accept);
                 compared.lost.push(format!("{file} {what}"));
+                compared.accepted.insert(id, intact);
             }
         }
         Ok(compared)

@@ -10,6 +10,7 @@ use stdx::{IoErrorKind, ShardId};
 use crate::archive::read_header;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, Record, SegmentHeader, SegmentId};
+use crate::inventory::Segments;
 use crate::keys::Keys;
 use crate::log::CommitLog;
 use crate::scan::{AfterDamage, Found, Next, PIECE_BYTES, Scan, Scanner, scan_with};
@@ -78,7 +79,6 @@ struct Walk<'v, V> {
     /// Segments, and up to where markers say that they had been synced.
     attested: BTreeMap<SegmentId, u64>,
     mutations: u64,
-    after_damage: AfterDamage,
 }
 
 /// A segment that is scanned; the records of one that is not wanted are checked only.
@@ -86,6 +86,7 @@ struct Walk<'v, V> {
 struct Scanned {
     id: SegmentId,
     is_wanted: bool,
+    after_damage: AfterDamage,
 }
 
 /// How the segments ended, and whether losses are accepted.
@@ -94,6 +95,21 @@ struct Ends<'s> {
     /// The value that accepts losses.
     accept: u64,
     accepts: bool,
+    /// Losses that were accepted at an earlier start.
+    known: &'s Segments,
+}
+
+impl Ends<'_> {
+    /// Returns true if damage of a segment is accepted. `from`: how far it is intact.
+    fn accepts(&self, id: SegmentId, from: u64) -> bool {
+        self.accepts || self.known.get(&id).is_some_and(|intact| from >= *intact)
+    }
+}
+
+/// Notes that a segment is intact up to an offset, or less far.
+fn note_intact(accepted: &mut Segments, id: SegmentId, intact: u64) {
+    let entry = accepted.entry(id).or_insert(intact);
+    *entry = (*entry).min(intact);
 }
 
 impl<V: Visitor> Walk<'_, V> {
@@ -135,7 +151,9 @@ impl CommitLog {
     pub async fn replay<V: Visitor>(&self, visitor: &mut V) -> Result<ReplaySummary, V::Error> {
         let accept = self.accept_value().await.map_err(LogError::from)?;
         let accepts = self.options().accept_loss == Some(accept);
-        let compared = self.check_inventories(accept).await?;
+        let known = self.accepted_losses().await.map_err(LogError::from)?;
+        let compared = self.check_inventories(accept, &known).await?;
+        let mut accepted = compared.accepted;
         let mut summary = ReplaySummary {
             damaged_inventories: compared.damaged,
             lost: compared.lost,
@@ -143,12 +161,15 @@ impl CommitLog {
         };
         let released = self.released_by_this_shard().await?;
         let mut scans: BTreeMap<SegmentId, Scan> = BTreeMap::new();
-        let after_damage = if accepts { AfterDamage::Salvage } else { AfterDamage::Judge };
-        let mut walk = Walk { visitor, attested: BTreeMap::new(), mutations: 0, after_damage };
+        let mut walk = Walk { visitor, attested: BTreeMap::new(), mutations: 0 };
         // One buffer for all segments: fresh memory for each costs more than reading it.
         let mut buf = Buf::new();
         for id in self.old_segments() {
-            let segment = Scanned { id, is_wanted: !released.contains(&id) };
+            let after_damage = match accepts || known.contains_key(&id) {
+                true => AfterDamage::Salvage,
+                false => AfterDamage::Judge,
+            };
+            let segment = Scanned { id, is_wanted: !released.contains(&id), after_damage };
             let scan;
             (buf, scan) = self.scan_segment(segment, buf, &mut walk).await?;
             let Some(scan) = scan else {
@@ -165,8 +186,9 @@ impl CommitLog {
             scans.insert(id, scan);
         }
         summary.mutations = walk.mutations;
-        let ends = Ends { scans: &scans, accept, accepts };
-        self.check_tails(&ends, &mut walk.attested, &mut summary)?;
+        let ends = Ends { scans: &scans, accept, accepts, known: &known };
+        self.check_tails(&ends, &mut walk.attested, &mut summary, &mut accepted)?;
+        self.remember_accepted(&accepted).await.map_err(LogError::from)?;
         Ok(summary)
     }
 
@@ -191,6 +213,7 @@ impl CommitLog {
         ends: &Ends<'_>,
         attested: &mut BTreeMap<SegmentId, u64>,
         summary: &mut ReplaySummary,
+        accepted: &mut Segments,
     ) -> Result<(), LogError> {
         // A marker in a segment proves that the writer's segments before it were synced whole.
         for (id, scan) in ends.scans.iter().rev() {
@@ -205,16 +228,22 @@ impl CommitLog {
             let synced = attested.get(id).copied().unwrap_or(0);
             let (file, offset) = (self.path_of(*id), scan.valid_place);
             for (from, to) in &scan.gaps {
+                if !ends.accepts(*id, *from) {
+                    let (what, accept) = ("a record is damaged", Some(ends.accept));
+                    return Err(LogError::Corrupt { file, offset: *from, what, accept });
+                }
+                note_intact(accepted, *id, *from);
                 summary.lost.push(format!(
                     "commit-log segment {file}: the records between the offsets {from} and {to} are damaged"
                 ));
             }
             if scan.valid < synced {
                 stdx::reached!("commitlog-attested-damage");
-                if !ends.accepts {
+                if !ends.accepts(*id, offset) {
                     let (what, accept) = (scan.what, Some(ends.accept));
                     return Err(LogError::Corrupt { file, offset, what, accept });
                 }
+                note_intact(accepted, *id, offset);
                 summary.lost.push(format!(
                     "commit-log segment {file}: the records from the offset {offset} on are damaged: {}",
                     scan.what
@@ -253,7 +282,7 @@ impl CommitLog {
         let (mut buf, result) = file.read_at(buf, 0, PIECE_BYTES).await;
         result.map_err(LogError::from)?;
         let scanner = Scanner::begin(id, length, &buf, self.options().keys.as_ref());
-        let mut scanner = scanner.after_damage(walk.after_damage);
+        let mut scanner = scanner.after_damage(segment.after_damage);
         if scanner.header().is_some_and(|h| h.run == self.options().run) {
             // Another shard of this run wrote it while we started.
             return Ok((buf, None));
@@ -336,6 +365,7 @@ impl CommitLog {
             }
             self.forget_old(id);
         }
+        self.forget_accepted().await?;
         Ok(true)
     }
 

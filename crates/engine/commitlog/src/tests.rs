@@ -110,6 +110,7 @@ fn remove_inventories(world: &World) {
 fn write_life(world: &World, sync: SyncMode, count: u8) {
     life(world, move |rt| async move {
         let log = CommitLog::open(&rt, options(&rt, sync)).await.unwrap();
+        log.begin().await.unwrap();
         let ticket = TableTicket::new(&table());
         for i in 0..count {
             log.append(&ticket, &[i; 100]).unwrap();

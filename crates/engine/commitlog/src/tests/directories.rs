@@ -129,6 +129,50 @@ fn an_emptied_replaced_or_older_directory_refuses_the_start_and_the_right_one_do
     assert_eq!(outcome_of_start(&world, 9, None).unwrap(), (12, Vec::new()));
 }
 
+/// A flush of replayed rows may append before the start is accepted, and the node may crash then. INV-log-7.
+#[test]
+fn an_append_before_the_claim_writes_no_list() {
+    let world = World::new(74, WorldOptions::default());
+    run_life(&world, 5, End::Killed);
+    life(&world, |rt| async move {
+        let log = CommitLog::open(&rt, options(&rt, SyncMode::Batch)).await.unwrap();
+        replayed(&log).await.unwrap();
+        log.append(&TableTicket::new(&table()), &[5; 100]).unwrap();
+        log.commit().await.unwrap();
+        log.sync().await.unwrap();
+    });
+    assert_eq!(outcome_of_start(&world, 9, None).unwrap(), (6, Vec::new()));
+}
+
+/// The number of the last run is lost and the clock was set back.
+#[test]
+fn a_claim_does_not_lower_the_mark() {
+    let world = World::new(75, WorldOptions::default());
+    run_life(&world, 5, End::Killed);
+    let mark_of = |world: &World| {
+        let (_, bytes) = files_of(world, MARK).remove(0);
+        let body = String::from_utf8(bytes).unwrap();
+        body.lines().find_map(|l| l.strip_prefix("run ")).unwrap().parse::<u64>().unwrap()
+    };
+    let marked = mark_of(&world);
+    let claim = |world: &World| {
+        life(world, |rt| async move {
+            let (fs, host) = (rt.fs(), HostId(Uuid::from_u128(9)));
+            let directory = "commitlog";
+            let log = LogDirectory { fs: &fs, directory, inventories: INVENTORIES, host };
+            log.claim(1).await.unwrap();
+        });
+    };
+    claim(&world);
+    assert_eq!(mark_of(&world), marked);
+    // The list of a run counts where the mark is lost, which the operator accepted.
+    let path = files_of(&world, MARK).remove(0).0;
+    world.disk("n1").remove(&path);
+    claim(&world);
+    assert_eq!(mark_of(&world), marked);
+    assert_eq!(outcome_of_start(&world, 9, None).unwrap(), (5, Vec::new()));
+}
+
 #[test]
 fn after_a_drain_any_directory_will_do() {
     let world = World::new(71, WorldOptions::default());

@@ -11,6 +11,7 @@ fn inventories(world: &World) -> Vec<String> {
 fn closed_life(world: &World, sync: SyncMode, count: u8) {
     life(world, move |rt| async move {
         let log = CommitLog::open(&rt, options(&rt, sync)).await.unwrap();
+        log.begin().await.unwrap();
         let ticket = TableTicket::new(&table());
         for i in 0..count {
             log.append(&ticket, &[i; 100]).unwrap();
@@ -68,6 +69,7 @@ fn no_crash_makes_an_inventory_name_what_is_not_there() {
             Arc::new(move |rt| {
                 Box::pin(async move {
                     let log = CommitLog::open(&rt, options(&rt, SyncMode::Batch)).await.unwrap();
+                    log.begin().await.unwrap();
                     let ticket = TableTicket::new(&table());
                     for i in 0..u8::MAX {
                         let at = log.append(&ticket, &[i; 100]).unwrap();
