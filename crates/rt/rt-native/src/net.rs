@@ -120,6 +120,8 @@ impl Conn {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                // What was taken may arrive: it is reported, and the next write has the error.
+                Err(_) if done > 0 => break,
                 Err(e) => return Err(self.error("write", &e)),
             }
         }

@@ -256,11 +256,31 @@ impl TlsStream {
 
     async fn shake_hands(&self, rt: &Rt, deadline: Instant) -> Result<(), IoError> {
         let done = rt.timeout(deadline, self.exchange(rt)).await;
-        let done = done.unwrap_or_else(|_| Err(late(&self.conn)));
+        let done =
+            done.unwrap_or_else(|_| Err(late(&self.conn))).and_then(|()| self.check_peer(rt));
         if done.is_err() {
             self.conn.shutdown();
         }
         done
+    }
+
+    /// Checks what rustls does not: it takes the certificate of a resumed session from the ticket without a look at its
+    /// validity, and callers decide by fields that must be readable.
+    fn check_peer(&self, rt: &Rt) -> Result<(), IoError> {
+        let session = self.session.borrow();
+        let Some(leaf) = session.tls.peer_certificates().and_then(|chain| chain.first()) else {
+            return Ok(());
+        };
+        let Some(certificate) = PeerCertificate::parse(leaf) else {
+            let detail = "the certificate of the other side cannot be read";
+            return Err(failed(&self.conn, IoErrorKind::Damaged, detail));
+        };
+        let is_resumed = session.tls.handshake_kind() == Some(HandshakeKind::Resumed);
+        if is_resumed && !certificate.is_valid_at(rt.wall().0.div_euclid(1_000_000)) {
+            let detail = "the certificate of the resumed session is not valid now";
+            return Err(failed(&self.conn, IoErrorKind::Damaged, detail));
+        }
+        Ok(())
     }
 
     /// Sends and reads until both sides have agreed. Each step may take a millisecond of CPU time:

@@ -21,6 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A server and a client that trust the same authority. Signatures of Ed25519 have one length: simulated runs of one
 /// seed are the same although keys are random.
 fn pair(client_auth: ClientAuth) -> (TlsServer, TlsClient) {
+    pair_until(client_auth, 4000)
+}
+
+/// The client's certificate ends with the first day of the year.
+fn pair_until(client_auth: ClientAuth, year: i32) -> (TlsServer, TlsClient) {
     let authority_key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
     let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -29,7 +34,10 @@ fn pair(client_auth: ClientAuth) -> (TlsServer, TlsClient) {
     let source = |text: String| Source { place: "test".to_owned(), bytes: text.into_bytes() };
     let identity = |name: &str| {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        if name == "client" {
+            params.not_after = rcgen::date_time_ymd(year, 1, 2);
+        }
         let leaf = params.signed_by(&key, &issuer).unwrap();
         let store = source(key.serialize_pem() + &leaf.pem());
         Identity::read(&KeyMaterial { store, key: None, password: None }).unwrap()
@@ -317,6 +325,32 @@ fn start_server(w: &World, tls: TlsServer) -> SocketAddr {
     w.start_node(spec, main);
     w.run_for(Duration::from_millis(1));
     SocketAddr::new(w.ip("n1"), 9142)
+}
+
+/// rustls takes the certificate of a resumed session from the ticket.
+#[test]
+fn a_session_is_not_resumed_with_a_certificate_that_has_expired() {
+    for (minutes, is_served) in [(1, true), (5, false)] {
+        // Three minutes before the certificate ends.
+        let wall_start_micros = (1_767_225_600 + 24 * 3600 - 180) * 1_000_000;
+        let w = World::new(7, WorldOptions { wall_start_micros, ..WorldOptions::default() });
+        let (server, client) = pair_until(ClientAuth::Required, 2026);
+        let at = start_server(&w, server);
+        in_world(&w, "client", move |rt| async move {
+            let first = connect(&rt, at, &client).await;
+            // The tickets come with the answer.
+            first.write_all(b"first").await.unwrap();
+            assert_eq!(read_exactly(&first, 5).await, b"first");
+            first.shutdown();
+            rt.sleep(Duration::from_secs(minutes * 60)).await;
+            let again = connect(&rt, at, &client).await;
+            assert!(again.tls().unwrap().is_resumed, "after {minutes} minutes");
+            again.write_all(b"again").await.unwrap();
+            let mut got = Vec::new();
+            let read = again.read(&mut got, 5).await.unwrap_or(0);
+            assert_eq!(read > 0, is_served, "after {minutes} minutes");
+        });
+    }
 }
 
 #[test]
