@@ -112,11 +112,8 @@ fn main() -> ExitCode {
 /// and one from a shell would each compile most of the workspace again.
 fn without_cargo_variables() -> Option<anyhow::Error> {
     let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
-    let program = match std::env::current_exe().context("cannot find this program") {
-        Ok(program) => program,
-        Err(error) => return Some(error),
-    };
-    let mut again = std::process::Command::new(program);
+    // Not its path: another build may have replaced the file since this program started.
+    let mut again = std::process::Command::new("/proc/self/exe");
     again.args(std::env::args_os().skip(1));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -196,8 +193,9 @@ fn api_reference(root: &Path) -> Result<bool> {
 /// The directory of the workspace.
 fn root() -> Result<PathBuf> {
     // A binary that was built in another checkout works on the one it is run in.
-    if let Some(root) = std::env::var_os(ROOT_VARIABLE) {
-        return Ok(PathBuf::from(root));
+    let named = std::env::var_os(ROOT_VARIABLE).map(PathBuf::from);
+    if let Some(root) = named.filter(|root| root.join("xtask/Cargo.toml").exists()) {
+        return Ok(root);
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().map(Path::to_path_buf).context("xtask is not inside the workspace")

@@ -93,9 +93,9 @@ impl Outbound {
                 Ok(Stream::plain(rt.connect(address).await?))
             }
             Err(NotConnected::NotSpoken(error)) => {
-                let remedy =
-                    "the peer does not speak TLS: set keystore in its server_encryption_options";
-                Err(OpenError::NotEncrypted(format!("{remedy} ({})", error.detail)))
+                let cause = "the peer closed the connection during the TLS handshake: it does not speak \
+                             TLS (set keystore in its server_encryption_options), is overloaded, or restarts";
+                Err(OpenError::NotEncrypted(format!("{cause} ({})", error.detail)))
             }
             Err(NotConnected::Failed(error)) => Err(OpenError::NotEncrypted(error.to_string())),
         }

@@ -209,7 +209,7 @@ fn a_peer_without_keys_is_never_asked_in_the_clear_unless_that_is_allowed() {
     let ca = Authority::new();
     let both = two(1, |w| (Some(ca.keys(w, 1, All, Strict)), None));
     let error = both.ask().unwrap_err().to_string();
-    assert!(error.contains("the peer does not speak TLS: set keystore"), "{error}");
+    assert!(error.contains("it does not speak TLS (set keystore"), "{error}");
     assert_eq!(both.seen(), [Tls]);
     assert_eq!(both.two.counter("internode_encryption_refusals_total"), 1);
 
