@@ -51,7 +51,8 @@ def helenus_command(binary, workdir, host, port):
             "--rpc-address", host, "--native-transport-port", str(port),
             "--native-shard-aware-transport-port", str(free_port(host)),
             "--storage-port", str(free_port(host)),
-            "--api-address", host, "--api-port", str(free_port(host))]
+            # A host of another address is a machine of the example's own network.
+            "--api-address", host, "--api-login", "none", "--api-port", str(free_port(host))]
 
 
 class Server:
