@@ -15,7 +15,7 @@
 use crate::frame_sink::FrameSink;
 use crate::held::{self, FailedCommit, Held};
 use crate::login::{self, Early};
-use crate::observed;
+use crate::observed::{self, WaitingAnswer};
 use crate::pending::{Entry, Freed, Pending};
 use crate::running::{Running, Task};
 use crate::server::{CqlServer, Server};
@@ -400,12 +400,7 @@ impl Core {
             self.sink.session.client.negotiated.set(cql_wire::Negotiated::plain(header.version));
         }
         if self.pending.len() > 0 && self.sink.session.running.has(header.stream) {
-            // The client could not distinguish the two answers.
-            let failure = Failure::protocol(format!(
-                "stream {} is in use by a request that was not answered yet",
-                header.stream
-            ));
-            self.sink.failed(&mut self.frames, &ticket, &failure);
+            observed::refuse_stream(&self.sink, &ticket, &mut self.frames);
             self.closing = true;
             return;
         }
@@ -416,6 +411,12 @@ impl Core {
         });
         let answered = self.frames.len();
         let is_observed = self.query.observers.is_on();
+        // A write that waits for the commit of this turn is not in `running`.
+        if is_observed && self.sink.session.observed.has(header.stream) {
+            observed::refuse_stream(&self.sink, &ticket, &mut self.frames);
+            self.closing = true;
+            return;
+        }
         let ran = request.and_then(|request| {
             let bytes = weight(&request.request, frame.body.len());
             if is_observed {
@@ -796,25 +797,34 @@ impl Core {
             let took = server.rt.now().since(began);
             for write in &held {
                 query.latencies.record(RequestKind::Write, write.touched, took);
-                end_running(&server, &session, write.stream);
             }
             let failed = match committed {
                 Ok(result) => held::failed_commit(query, result),
                 Err(_) => Some(FailedCommit::Timeout),
             };
+            let mut waiting = Vec::new();
             for one in held.drain(..) {
                 let (stream, ticket) = (one.stream, one.write.ticket.clone());
                 let begins = out.len();
                 held::answer_one(query, &session, one, failed.as_ref(), &mut out);
-                if session.observed.is_empty() {
+                let taken = match session.observed.is_empty() {
+                    true => None,
+                    false => observed::finish(query, &session, stream),
+                };
+                let Some(taken) = taken else {
+                    end_running(&server, &session, stream);
                     continue;
-                }
-                if let Some(taken) = observed::finish(query, &session, stream) {
-                    let mut answer = out.split_off(begins);
-                    let sink = FrameSink { session: session.clone(), stream };
-                    observed::wait(&server, &sink, &ticket, taken, &mut answer).await;
-                    out.append(&mut answer);
-                }
+                };
+                let sink = FrameSink { session: session.clone(), stream };
+                let answer = out.split_off(begins);
+                waiting.push(WaitingAnswer { sink, ticket, taken, answer });
+            }
+            // All began to wait before the first await: together they wait as long as one.
+            for one in waiting {
+                let WaitingAnswer { sink, ticket, taken, mut answer } = one;
+                observed::wait(&server, &sink, &ticket, taken, &mut answer).await;
+                end_running(&server, &session, sink.stream);
+                out.append(&mut answer);
             }
             out
         });

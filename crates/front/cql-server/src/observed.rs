@@ -5,12 +5,15 @@
 //! first one was installed are not observed.
 //!
 //! INV-observed-1: each recorded request reaches the observers once: before its answer, or when its connection ends.
+//! A request on the stream of a recorded one is refused, because it would replace the record.
 
 use crate::frame_sink::FrameSink;
 use crate::server::Server;
 use crate::session::Session;
 use cql_wire::{ErrorCode, Request};
-use query::{Executor, ObservedFailure, RequestRecord, Result, ResultSink, Step, Taken, Ticket};
+use query::{
+    Executor, Failure, ObservedFailure, RequestRecord, Result, ResultSink, Step, Taken, Ticket,
+};
 use std::rc::Rc;
 
 /// Message of a request whose client disconnected before the answer.
@@ -32,6 +35,21 @@ pub(crate) fn begin(
         session.observed.by_stream.borrow_mut().insert(sink.stream, record);
     }
     Ok(())
+}
+
+/// Refuses a request on a stream that is in use: the client could not distinguish the two answers.
+#[cold]
+pub(crate) fn refuse_stream(sink: &FrameSink, ticket: &Ticket, out: &mut Vec<u8>) {
+    let FrameSink { session, stream } = sink;
+    let failure = Failure::protocol(format!(
+        "stream {stream} is in use by a request that was not answered yet"
+    ));
+    // The failure is not that of the recorded request.
+    let record = session.observed.by_stream.borrow_mut().remove(stream);
+    sink.failed(out, ticket, &failure);
+    if let Some(record) = record {
+        session.observed.by_stream.borrow_mut().insert(*stream, record);
+    }
 }
 
 /// Passes a request whose answer is ready to the observers. Returns what the answer has to wait for.
@@ -111,6 +129,14 @@ pub(crate) async fn wait(
         server.query.counters.failed(failure.code());
         sink.failed(out, ticket, &failure);
     }
+}
+
+/// A committed write whose answer waits for the observers.
+pub(crate) struct WaitingAnswer {
+    pub(crate) sink: FrameSink,
+    pub(crate) ticket: Ticket,
+    pub(crate) taken: Taken,
+    pub(crate) answer: Vec<u8>,
 }
 
 /// Passes the unanswered requests of a connection that ends.

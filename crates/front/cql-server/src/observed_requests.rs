@@ -20,6 +20,11 @@ impl ObservedRequests {
         self.by_stream.borrow().is_empty()
     }
 
+    /// Returns true if the request on a stream is recorded.
+    pub(crate) fn has(&self, stream: i16) -> bool {
+        self.by_stream.borrow().contains_key(&stream)
+    }
+
     /// Records the failure that a request is answered with.
     pub(crate) fn fail(&self, stream: i16, failure: &Failure, node: SocketAddr) {
         if let Some(record) = self.by_stream.borrow_mut().get_mut(&stream) {

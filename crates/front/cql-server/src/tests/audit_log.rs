@@ -339,3 +339,67 @@ fn a_request_whose_client_disconnects_before_the_answer_is_logged() {
         assert_eq!(written.lines.borrow().len(), 1);
     });
 }
+
+const PARAMETERS: QueryParameters<'static> = QueryParameters::new(Consistency::One);
+
+/// INV-observed-1.
+#[test]
+fn a_write_on_the_stream_of_a_held_write_is_refused_and_the_first_is_logged() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let written = Lines::install(&server);
+        let insert = |k: u8| format!("INSERT INTO ks.t (k, c) VALUES ({k}, 1)");
+        for k in [1, 2] {
+            let (query, parameters) = (&*insert(k), PARAMETERS);
+            client.send(7, &Request::Query { query, parameters });
+        }
+        turns(&mut client).await;
+        let mut codes = Vec::new();
+        for _ in 0..2 {
+            let got = client.receive().await;
+            codes.push(match got.body {
+                Body::Void => None,
+                Body::Error(code, _) => Some(code),
+                other => panic!("{other:?}"),
+            });
+        }
+        codes.sort_by_key(Option::is_some);
+        assert_eq!(codes, [None, Some(ErrorCode::ProtocolError)]);
+        let line = "user:anonymous|…|type:UPDATE|category:DML|ks:ks|scope:t|operation:";
+        assert_eq!(*written.lines.borrow(), [format!("{line}{}", insert(1))]);
+        let mut other = Client::ready(&server, V4).await;
+        let rows = other.must("SELECT c FROM ks.t WHERE k = 2").await.rows();
+        assert!(rows.rows.is_empty());
+    });
+}
+
+/// All events of a group are queued before one of its answers waits.
+#[test]
+fn answers_of_writes_with_a_common_commit_wait_for_the_observers_together() {
+    run(|rt| async move {
+        let batch_mode = |options: &mut StoreOptions| options.sync = store::SyncMode::Batch;
+        let server = node_with(&rt, settings(), &Meshes::new(1), batch_mode).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let slow = Rc::new(Slow::default());
+        server.executor().observers.add(slow.clone());
+        for stream in 1..=3 {
+            let (query, parameters) = ("INSERT INTO ks.t (k, c) VALUES (1, 1)", PARAMETERS);
+            client.send(stream, &Request::Query { query, parameters });
+        }
+        while slow.waiting.borrow().is_empty() {
+            turns(&mut client).await;
+            rt.sleep(Duration::from_millis(1)).await;
+        }
+        turns(&mut client).await;
+        assert_eq!(slow.waiting.borrow().len(), 3);
+        slow.waiting.take().into_iter().for_each(|one| one.send(Ok(())).unwrap());
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            streams.push(client.receive().await.stream);
+        }
+        assert_eq!(streams, [1, 2, 3]);
+    });
+}
