@@ -8,9 +8,12 @@ use admin_access::Tokens;
 use admin_access::tokens::FILE_BYTES_MAX;
 use rt::{Gate, Group, IoErrorKind, Rt};
 use tls::TlsError;
+use tls::reload::QUIET;
 
 /// Interval at which the file is read to detect changes.
 const POLL: Duration = Duration::from_secs(10);
+/// Reads of a file that changes all the time.
+const READS_MAX: u32 = 5;
 
 /// A file that was read.
 pub(super) struct TokenFile {
@@ -26,9 +29,14 @@ pub(super) async fn load(rt: &Rt, path: &str) -> Result<TokenFile, TlsError> {
     Ok(TokenFile { path: path.to_owned(), tokens: read(rt, path).await? })
 }
 
+/// The file in errors.
+fn place(path: &str) -> String {
+    format!("\"api_tokens_file\" {path}")
+}
+
 async fn read(rt: &Rt, path: &str) -> Result<Tokens, TlsError> {
     let failed = |problem: String, remedy: &str| TlsError {
-        place: format!("\"api_tokens_file\" {path}"),
+        place: place(path),
         problem,
         remedy: remedy.to_owned(),
     };
@@ -89,12 +97,37 @@ impl TokenFollower {
         }
     }
 
+    /// Reads the file until two reads at an interval of [`QUIET`] are equal: one that is being written may lack tokens,
+    /// or have some that were withdrawn. A file that did not change is read once.
+    async fn read_stable(&self) -> Result<Tokens, TlsError> {
+        let mut earlier = read(&self.rt, &self.path).await;
+        if *self.latest.borrow() == earlier {
+            return earlier;
+        }
+        for _ in 1..READS_MAX {
+            let stopping = self.rt.stop_requested();
+            if self.rt.timeout(self.rt.now() + QUIET, stopping).await.is_ok() {
+                break;
+            }
+            let later = read(&self.rt, &self.path).await;
+            if later == earlier {
+                return later;
+            }
+            earlier = later;
+        }
+        Err(TlsError {
+            place: place(&self.path),
+            problem: "is being written".to_owned(),
+            remedy: "repeat the command when the file is complete".to_owned(),
+        })
+    }
+
     /// Reads the file; the earlier tokens stay in use when that fails.
     ///
     /// # Errors
     /// It cannot be used.
     pub(super) async fn reload(&self) -> Result<(), TlsError> {
-        let read = read(&self.rt, &self.path).await;
+        let read = self.read_stable().await;
         if *self.latest.borrow() != read {
             match &read {
                 Ok(tokens) => {
@@ -170,6 +203,38 @@ mod tests {
             write(line("b", "two")).await;
             follower.reload().await.unwrap();
             assert_eq!(used.borrow().len(), 2);
+            seen.set(true);
+        });
+        world.run_until(|| done.get(), Duration::from_secs(3600)).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_used_when_it_is_complete() {
+        let world = World::new(7, WorldOptions::default());
+        let done = Rc::new(Cell::new(false));
+        let seen = done.clone();
+        world.client("n1", move |rt| async move {
+            let write = async |text: String| {
+                rt.fs().create_dir_all("/api").await.unwrap();
+                rt.fs().write_atomic("/api/tokens", text.into_bytes()).await.unwrap();
+            };
+            write(line("a", "one")).await;
+            let file = load(&rt, "/api/tokens").await.unwrap();
+            let used = Rc::new(RefCell::new(Vec::new()));
+            let noted = used.clone();
+            let gate = rt.gate("tokens");
+            let put_to_use = Box::new(move |tokens| noted.borrow_mut().push(tokens));
+            let _follower = TokenFollower::begin(&rt, &gate, file, put_to_use);
+            // The half is there at the first poll, the rest half a second after it.
+            rt.sleep(POLL - QUIET / 2).await;
+            write(line("b", "two")).await;
+            rt.sleep(QUIET).await;
+            assert!(used.borrow().is_empty());
+            write(format!("{}{}", line("b", "two"), line("c", "three"))).await;
+            rt.sleep(POLL).await;
+            let used = used.borrow();
+            assert_eq!(used.len(), 1);
+            assert!(used[0].find("two").is_some() && used[0].find("three").is_some());
             seen.set(true);
         });
         world.run_until(|| done.get(), Duration::from_secs(3600)).unwrap();
