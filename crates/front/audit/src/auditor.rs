@@ -8,7 +8,7 @@
 
 use crate::binary;
 use crate::counters::Counters;
-use crate::destination::{Destination, Write};
+use crate::destination::{Destination, Write, Writer};
 use crate::event::{Event, EventType};
 use crate::files::LogFiles;
 use crate::filter::{Filter, scylla_category};
@@ -277,7 +277,7 @@ impl Auditor {
             return;
         }
         for destination in destinations {
-            let run = destination.clone().run(self.rt.clone(), self.counters.clone());
+            let run = destination.clone().run(self.rt.clone());
             // A closed gate: the node stops.
             let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-writer", run);
         }
@@ -310,18 +310,22 @@ impl Auditor {
         let full = if settings.options.block { FullQueue::Wait } else { FullQueue::Drop };
         let limit = (settings.options.max_queue_weight / shards).max(1);
         let queue = || EventQueue::new(limit, full);
+        let writer = |write| Writer { write, counters: self.counters.clone() };
         let mut new = Vec::new();
         if settings.has_files() {
             let filter = Filter::cassandra(&settings.options);
             let name = settings.options.logger.class();
-            new.push(Destination::new(name, filter, queue(), self.file_writer(settings)));
+            let writer = writer(self.file_writer(settings));
+            new.push(Destination::new(name, filter, queue(), writer));
         }
         let scylla = || Filter::scylla(&settings.categories, &settings.tables, &settings.keyspaces);
         if settings.scylla.syslog {
-            new.push(Destination::new("syslog", scylla(), queue(), self.syslog_writer(settings)));
+            let writer = writer(self.syslog_writer(settings));
+            new.push(Destination::new("syslog", scylla(), queue(), writer));
         }
         if settings.scylla.table {
-            new.push(Destination::new("table", scylla(), queue(), self.table_writer(settings)));
+            let writer = writer(self.table_writer(settings));
+            new.push(Destination::new("table", scylla(), queue(), writer));
         }
         new
     }
@@ -450,24 +454,16 @@ impl Auditor {
     fn push(&self, events: Vec<Event>) -> Vec<Rc<Destination>> {
         let destinations = self.destinations.borrow();
         let mut over: Vec<Rc<Destination>> = Vec::new();
-        let mut weight = 0;
         for event in events {
             let event = Rc::new(event);
             for destination in destinations.iter().filter(|d| d.filter.passes(&event)) {
-                match destination.push(event.clone()) {
-                    Pushed::Queued => self.counters.events.inc(),
-                    Pushed::Over => {
-                        self.counters.events.inc();
-                        if !over.iter().any(|known| Rc::ptr_eq(known, destination)) {
-                            over.push(destination.clone());
-                        }
-                    }
-                    Pushed::Dropped => self.counters.dropped.inc(),
+                if destination.push(event.clone()) == Pushed::Over
+                    && !over.iter().any(|known| Rc::ptr_eq(known, destination))
+                {
+                    over.push(destination.clone());
                 }
-                weight = weight.max(destination.weight());
             }
         }
-        self.counters.queue_bytes.set(i64::try_from(weight).unwrap_or(i64::MAX));
         over
     }
 }
@@ -493,19 +489,25 @@ impl RequestObserver for Auditor {
             return None;
         }
         self.counters.waits.inc();
-        let rt = self.rt.clone();
-        Some(Box::pin(async move {
-            let deadline = rt.now() + WAIT_MAX;
-            for destination in over {
-                if !destination.wait(&rt, deadline).await {
-                    return Err(Failure::overloaded(
-                        "the request was executed, but the audit log cannot keep up",
-                    ));
-                }
-            }
-            Ok(())
-        }))
+        Some(wait_for(&self.rt, over))
     }
+}
+
+/// Waits until no destination is over its limit. The time runs from the call, not from the first poll: answers of one
+/// connection wait one after the other.
+pub(crate) fn wait_for(rt: &Rt, over: Vec<Rc<Destination>>) -> Taken {
+    let rt = rt.clone();
+    let deadline = rt.now() + WAIT_MAX;
+    Box::pin(async move {
+        for destination in over {
+            if !destination.wait(&rt, deadline).await {
+                return Err(Failure::overloaded(
+                    "the request was executed, but the audit log cannot keep up",
+                ));
+            }
+        }
+        Ok(())
+    })
 }
 
 impl Auditor {

@@ -29,16 +29,28 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 pub(crate) type Write =
     Box<dyn Fn(Vec<Rc<Event>>) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
 
+/// Writer of a destination, and the metrics that it counts in.
+pub(crate) struct Writer {
+    pub(crate) write: Write,
+    pub(crate) counters: Rc<Counters>,
+}
+
 /// One destination of a shard's events.
 pub(crate) struct Destination {
     pub(crate) name: &'static str,
     pub(crate) filter: Filter,
     pub(crate) write: Write,
+    counters: Rc<Counters>,
     queue: RefCell<EventQueue>,
+    /// The task has something to write, or the destination is closed.
     wake: Notify,
+    /// The destination is closed. Ends the pause after a failed write, which new events must not end.
+    closing: Notify,
     changed: Notify,
     progress: Cell<Progress>,
     last_logged: Cell<Option<Instant>>,
+    /// Events that were dropped because the destination was closed.
+    abandoned: Cell<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,34 +68,48 @@ impl Destination {
         name: &'static str,
         filter: Filter,
         queue: EventQueue,
-        write: Write,
+        writer: Writer,
     ) -> Rc<Destination> {
         Rc::new(Destination {
             name,
             filter,
-            write,
+            write: writer.write,
+            counters: writer.counters,
             queue: RefCell::new(queue),
             wake: Notify::new(),
+            closing: Notify::new(),
             changed: Notify::new(),
             progress: Cell::new(Progress::Open),
             last_logged: Cell::new(None),
+            abandoned: Cell::new(0),
         })
     }
 
+    /// Queues an event, or drops it, and counts it.
     pub(crate) fn push(&self, event: Rc<Event>) -> Pushed {
-        let pushed = self.queue.borrow_mut().push(event);
-        if pushed != Pushed::Dropped {
-            self.wake.notify_one();
+        let pushed = self.change_queue(|queue| queue.push(event));
+        match pushed {
+            Pushed::Dropped => self.counters.dropped.inc(),
+            Pushed::Queued | Pushed::Over => {
+                self.counters.events.inc();
+                self.wake.notify_one();
+            }
         }
         pushed
     }
 
-    pub(crate) fn admits(&self) -> bool {
-        self.queue.borrow().admits()
+    /// Changes the queue, and the metric of all queues with it.
+    fn change_queue<T>(&self, change: impl FnOnce(&mut EventQueue) -> T) -> T {
+        let mut queue = self.queue.borrow_mut();
+        let before = queue.weight();
+        let result = change(&mut queue);
+        let signed = |weight| i64::try_from(weight).unwrap_or(i64::MAX);
+        self.counters.queue_bytes.add(signed(queue.weight()).saturating_sub(signed(before)));
+        result
     }
 
-    pub(crate) fn weight(&self) -> u64 {
-        self.queue.borrow().weight()
+    pub(crate) fn admits(&self) -> bool {
+        self.queue.borrow().admits()
     }
 
     /// Waits until answers may be sent. Returns false at the deadline.
@@ -96,29 +122,50 @@ impl Destination {
         true
     }
 
-    /// Writes the queued events until the deadline, and drops the rest.
+    /// Writes the queued events until the deadline, and drops the rest: counted and logged.
     pub(crate) async fn close(&self, rt: &Rt, deadline: Instant) {
         if self.progress.get() == Progress::Open {
             self.progress.set(Progress::Closing);
         }
         self.wake.notify_one();
+        self.closing.notify_one();
         while self.progress.get() != Progress::Ended {
             if rt.timeout(deadline, self.changed.notified()).await.is_err() {
                 self.progress.set(Progress::Abandoned);
                 self.wake.notify_one();
+                self.closing.notify_one();
                 // The task ends without waiting again, unless the destination hangs.
                 let last = rt.now() + RETRY;
-                if rt.timeout(last, self.changed.notified()).await.is_err() {
-                    self.progress.set(Progress::Ended);
+                while self.progress.get() != Progress::Ended {
+                    if rt.timeout(last, self.changed.notified()).await.is_err() {
+                        break;
+                    }
                 }
+                break;
             }
         }
+        // Also the batch of a write that hangs, which may still be written.
+        self.progress.set(Progress::Ended);
+        self.drop_events(self.change_queue(EventQueue::clear));
         self.changed.notify_waiters();
+        let dropped = self.abandoned.take();
+        if dropped > 0 {
+            tracing::error!(
+                destination = self.name,
+                dropped,
+                "audit events dropped: they could not be written before the destination was closed"
+            );
+        }
+    }
+
+    fn drop_events(&self, count: usize) {
+        self.counters.dropped.add(count as u64);
+        self.abandoned.set(self.abandoned.get() + count as u64);
     }
 
     /// Writes queued events until the destination is closed.
-    pub(crate) async fn run(self: Rc<Self>, rt: Rt, counters: Rc<Counters>) {
-        while self.progress.get() != Progress::Ended {
+    pub(crate) async fn run(self: Rc<Self>, rt: Rt) {
+        while !self.is_left() {
             let is_open = self.progress.get() == Progress::Open;
             let weight = self.queue.borrow().weight();
             if weight == 0 {
@@ -132,24 +179,25 @@ impl Destination {
                 rt.sleep(COLLECT).await;
             }
             let batch = self.queue.borrow_mut().take(BATCH_BYTES);
-            self.write_batch(&rt, &counters, batch).await;
-            self.queue.borrow_mut().written();
-            self.changed.notify_waiters();
+            if self.write_batch(&rt, batch).await {
+                self.change_queue(EventQueue::written);
+                self.changed.notify_waiters();
+            }
         }
         self.progress.set(Progress::Ended);
         self.changed.notify_waiters();
     }
 
-    /// Writes a batch, and tries again until it is written or abandoned.
-    async fn write_batch(&self, rt: &Rt, counters: &Counters, batch: Vec<Rc<Event>>) {
-        loop {
-            let left = matches!(self.progress.get(), Progress::Abandoned | Progress::Ended);
-            if left {
-                counters.dropped.add(batch.len() as u64);
-                return;
-            }
-            let Err(error) = (self.write)(batch.clone()).await else { return };
-            counters.failures.inc();
+    /// Returns true if the rest of the queue is dropped by [`Destination::close`].
+    fn is_left(&self) -> bool {
+        matches!(self.progress.get(), Progress::Abandoned | Progress::Ended)
+    }
+
+    /// Writes a batch, and tries again until it is written or abandoned. Returns true if it is written.
+    async fn write_batch(&self, rt: &Rt, batch: Vec<Rc<Event>>) -> bool {
+        while !self.is_left() {
+            let Err(error) = (self.write)(batch.clone()).await else { return true };
+            self.counters.failures.inc();
             let now = rt.now();
             let is_due = self.last_logged.get().is_none_or(|at| now.since(at) >= LOG_EVERY);
             if is_due {
@@ -161,7 +209,8 @@ impl Destination {
                 );
             }
             // A destination that is closed is tried immediately, until its deadline.
-            let _ = rt.timeout(rt.now() + RETRY, self.wake.notified()).await;
+            let _ = rt.timeout(rt.now() + RETRY, self.closing.notified()).await;
         }
+        false
     }
 }

@@ -35,7 +35,9 @@ pub struct EventQueue {
     events: VecDeque<Rc<Event>>,
     /// Weight of `events` and of the batch that is being written.
     weight: u64,
+    /// Weight and number of the events of that batch.
     in_flight: u64,
+    taken: usize,
     limit: u64,
     full: FullQueue,
 }
@@ -43,7 +45,7 @@ pub struct EventQueue {
 impl EventQueue {
     /// Creates a queue for events of this weight in total.
     pub fn new(limit: u64, full: FullQueue) -> EventQueue {
-        EventQueue { events: VecDeque::new(), weight: 0, in_flight: 0, limit, full }
+        EventQueue { events: VecDeque::new(), weight: 0, in_flight: 0, taken: 0, limit, full }
     }
 
     /// Adds an event. One that exceeds the limit alone is accepted by an empty queue.
@@ -67,13 +69,22 @@ impl EventQueue {
             self.in_flight = self.in_flight.saturating_add(event.weight());
             taken.push(event);
         }
+        self.taken += taken.len();
         taken
     }
 
     /// Releases the weight of the events that were taken.
     pub fn written(&mut self) {
         self.weight = self.weight.saturating_sub(self.in_flight);
-        self.in_flight = 0;
+        (self.in_flight, self.taken) = (0, 0);
+    }
+
+    /// Empties the queue. Returns the number of events that it held, with those of the batch that is being written.
+    pub fn clear(&mut self) -> usize {
+        let count = self.events.len() + self.taken;
+        self.events.clear();
+        (self.weight, self.in_flight, self.taken) = (0, 0, 0);
+        count
     }
 
     /// Returns true if answers have to wait.

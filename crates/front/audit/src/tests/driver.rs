@@ -1,9 +1,10 @@
 //! The writer and the files in a simulated world: sinks that fail or hang, full queues, restarts.
 
 use super::event;
+use crate::auditor::wait_for;
 use crate::binary::{self, Record};
 use crate::counters::Counters;
-use crate::destination::Destination;
+use crate::destination::{Destination, Writer};
 use crate::event::{Event, EventType};
 use crate::files::LogFiles;
 use crate::filter::Filter;
@@ -71,10 +72,10 @@ fn ground(rt: &Rt, limit: u64, full: FullQueue) -> Ground {
         })
     };
     let filter = Filter::cassandra(&AuditOptions::default());
-    let destination =
-        Destination::new("test", filter, EventQueue::new(limit, full), Box::new(write));
     let counters = Rc::new(Counters::new(&rt.telemetry()));
-    let task = destination.clone().run(rt.clone(), counters.clone());
+    let writer = Writer { write: Box::new(write), counters: counters.clone() };
+    let destination = Destination::new("test", filter, EventQueue::new(limit, full), writer);
+    let task = destination.clone().run(rt.clone());
     rt.gate("test").spawn(rt, rt::Group::Admin, "writer", task).unwrap();
     Ground { sink, destination, counters }
 }
@@ -103,10 +104,17 @@ fn a_sink_that_fails_delays_answers_and_loses_nothing() {
         let began = rt.now();
         assert!(!ground.destination.wait(&rt, began + Duration::from_secs(10)).await);
         assert_eq!(numbers(&ground.sink), [0_u32; 0]);
+        // New events do not shorten the pause after a failure.
+        let failures = ground.counters.failures.get();
+        for number in 5..9 {
+            push(&ground.destination, number..number + 1);
+            rt.sleep(Duration::from_millis(20)).await;
+        }
+        assert!(ground.counters.failures.get() <= failures + 1);
         assert!(ground.destination.wait(&rt, began + Duration::from_secs(60)).await);
-        push(&ground.destination, 5..6);
+        assert!(rt.now().since(began) >= Duration::from_secs(19));
         ground.destination.close(&rt, rt.now() + Duration::from_secs(5)).await;
-        assert_eq!(numbers(&ground.sink), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(numbers(&ground.sink), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!((ground.counters.failures.get(), ground.counters.dropped.get()), (20, 0));
     });
 }
@@ -136,6 +144,9 @@ fn a_sink_that_hangs_bounds_the_queue_and_does_not_hold_up_a_stop() {
         let began = rt.now();
         ground.destination.close(&rt, began + Duration::from_secs(5)).await;
         assert!(rt.now().since(began) < Duration::from_secs(10));
+        // INV-audit-2: with the batch that hangs.
+        assert_eq!(ground.counters.dropped.get(), 7);
+        assert_eq!(ground.counters.queue_bytes.get(), 0);
         assert!(ground.destination.wait(&rt, rt.now()).await, "it is closed");
     });
 }
@@ -148,6 +159,42 @@ fn events_of_a_sink_that_fails_until_the_stop_are_counted_as_dropped() {
         push(&ground.destination, 0..4);
         ground.destination.close(&rt, rt.now() + Duration::from_secs(5)).await;
         assert_eq!(ground.counters.dropped.get(), 4);
+    });
+}
+
+/// The metric is the sum over all destinations, and falls with each batch that is written.
+#[test]
+fn the_metric_of_queued_bytes_is_that_of_all_destinations() {
+    run(|rt| async move {
+        let ground = ground(&rt, 100_000, FullQueue::Wait);
+        let writer = Writer {
+            write: Box::new(|_| Box::pin(std::future::pending())),
+            counters: ground.counters.clone(),
+        };
+        let filter = Filter::cassandra(&AuditOptions::default());
+        let queue = EventQueue::new(100_000, FullQueue::Wait);
+        let other = Destination::new("other", filter, queue, writer);
+        push(&ground.destination, 0..2);
+        let of_two = ground.counters.queue_bytes.get();
+        push(&other, 0..2);
+        assert_eq!(ground.counters.queue_bytes.get(), 2 * of_two);
+        rt.sleep(Duration::from_secs(1)).await;
+        assert_eq!(numbers(&ground.sink), [0, 1]);
+        assert_eq!(ground.counters.queue_bytes.get(), of_two);
+    });
+}
+
+#[test]
+fn the_time_that_an_answer_waits_runs_from_the_end_of_its_request() {
+    run(|rt| async move {
+        let ground = ground(&rt, 1000, FullQueue::Wait);
+        ground.sink.hangs.set(true);
+        push(&ground.destination, 0..5);
+        let taken = wait_for(&rt, vec![ground.destination.clone()]);
+        rt.sleep(Duration::from_secs(20)).await;
+        let began = rt.now();
+        taken.await.unwrap_err();
+        assert!(rt.now().since(began) < Duration::from_millis(1));
     });
 }
 
