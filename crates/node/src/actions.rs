@@ -13,8 +13,8 @@ use admin::model::{
     RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
 };
 use admin::{
-    ActionError, ClusterAction, LoginRefusal, PasswordLogin, ShardActions, UpkeepAction,
-    UpkeepReply, Work,
+    ActionError, CertificateIdentity, ClusterAction, LoginRefusal, PasswordLogin, ShardActions,
+    UpkeepAction, UpkeepReply, Work,
 };
 use admin_access::RolePermissions;
 use cluster::AuthChange;
@@ -30,6 +30,7 @@ use store::{SnapshotOptions, Store, StoreError, UpgradeScope};
 use system_tables::stored::compaction_history;
 use system_tables::stored::estimates::PrimaryRanges;
 use system_tables::stored::own_rows::OwnRows;
+use tls::PeerCertificate;
 
 use crate::SeedSource;
 use crate::api_access::{ApiFollowers, logins};
@@ -505,6 +506,10 @@ impl ShardActions for Actions {
 
     fn log_in(&self, login: PasswordLogin) -> Work<Result<(), LoginRefusal>> {
         logins::log_in(&self.server, &self.options, login)
+    }
+
+    fn identity_of(&self, certificate: &PeerCertificate) -> Option<CertificateIdentity> {
+        logins::identity_of(&self.options, certificate)
     }
 
     fn role_permissions(&self) -> RolePermissions {

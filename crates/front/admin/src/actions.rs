@@ -11,7 +11,7 @@ pub enum ApiOutcome {
     Completed(u16),
     /// The client disconnected before the answer. A command is carried out nevertheless.
     Abandoned,
-    /// Its login is missing or failed.
+    /// Its login is missing or failed, or its check did not end: in time, or before the client disconnected.
     Unauthenticated,
     /// Its login lacks the scope.
     Forbidden,
@@ -30,7 +30,7 @@ pub struct ApiAction<'a> {
     pub path: &'a str,
     /// Name of the command on a path that takes several; else empty.
     pub command: &'a str,
-    /// Class of the operation; a path without a row counts as `Reads`.
+    /// Class of the operation; a path without a row counts as `Reads`, because it does nothing.
     pub class: Class,
     /// End of the request.
     pub outcome: ApiOutcome,

@@ -44,8 +44,9 @@ pub fn markdown() -> String {
          says how to connect and which errors there are.\n\n\
          *Needs*: `nothing` needs no login; `reads` changes nothing; `changes` changes settings, files or the schedule, and no\n\
          data is lost; `destroys` removes data, snapshots, hints or a member, or ends the service of the node. Where\n\
-         [logins](security.md#the-api) are needed, the scope read-only is for `reads`, the scope operator for all. *Where*: every\n\
-         `shard` of the node, the `node` itself, or the `cluster`, where others take part.\n\n\
+         [logins](security.md#the-api) are needed, the scope read-only is for `reads`, the scope operator for all, also\n\
+         for paths that do not exist. *Where*: every `shard` of the node, the `node` itself, or the `cluster`, where others take\n\
+         part.\n\n\
          ## Requests\n\n| request | needs | where | body or query, and what it does |\n| --- | --- | --- | --- |\n",
     );
     for route in ROUTES {

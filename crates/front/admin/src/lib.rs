@@ -44,4 +44,6 @@ pub use server::{
     LoginPolicy, PlainConnections, cidr_filtering, stages,
 };
 pub use shard::{ShardParts, serve_shard};
-pub use shard_actions::{LoginRefusal, NodeFacts, PasswordLogin, ShardActions, Work};
+pub use shard_actions::{
+    CertificateIdentity, LoginRefusal, NodeFacts, PasswordLogin, ShardActions, Work,
+};

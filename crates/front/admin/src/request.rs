@@ -251,6 +251,9 @@ pub enum ActionError {
     /// This build cannot do it.
     #[error("{0} is not supported yet")]
     Unsupported(&'static str),
+    /// The node is busy or stopping; it may work later.
+    #[error("{0}")]
+    Busy(String),
     /// It failed on this node: see its log.
     #[error("{0}")]
     Failed(String),
@@ -266,6 +269,7 @@ impl ActionError {
             ActionError::InvalidKey(_) => ErrorKind::InvalidKey,
             ActionError::Exists(_) => ErrorKind::Exists,
             ActionError::Unsupported(_) => ErrorKind::Unsupported,
+            ActionError::Busy(_) => ErrorKind::Busy,
             ActionError::Failed(_) => ErrorKind::Failed,
         }
     }

@@ -84,13 +84,13 @@ pub trait ShardActions {
     /// Checks the password of a role that logs in at the API. The hash runs on a thread of its own.
     ///
     /// # Errors
-    /// `Unsupported`: this node has no passwords; `Failed`: too many logins are being checked.
+    /// `Unsupported`: this node has no passwords; `Busy`: too many logins are being checked.
     fn log_in(&self, _login: PasswordLogin) -> Work<Result<(), LoginRefusal>> {
         Box::pin(async move { Err(ActionError::Unsupported("a login with a password")) })
     }
-    /// Returns the identity in a certificate, by the rule of the node.
-    fn identity_of(&self, certificate: &PeerCertificate) -> Option<String> {
-        certificate.spiffe_id().map(str::to_owned)
+    /// Returns the identity in a certificate, by the rule of the node; `None`: it has none.
+    fn identity_of(&self, certificate: &PeerCertificate) -> Option<CertificateIdentity> {
+        certificate.spiffe_id().map(|id| CertificateIdentity::Mapped(id.to_owned()))
     }
     /// Returns whether roles have permissions.
     fn role_permissions(&self) -> RolePermissions {
@@ -143,6 +143,15 @@ pub trait ShardActions {
     fn repair_summary(&self, _: &RepairSummaryQuery) -> Result<Vec<RepairSummary>, ActionError> {
         Err(ActionError::Unsupported("repair_summary"))
     }
+}
+
+/// Identity in a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateIdentity {
+    /// `ADD IDENTITY` gives it a role.
+    Mapped(String),
+    /// It is the name of a role.
+    Role(String),
 }
 
 /// A password to check.

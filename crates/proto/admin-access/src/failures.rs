@@ -1,4 +1,4 @@
-//! Delay of answers to failed logins, by address.
+//! Delay of answers to failed logins with tokens and certificates, by address.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,8 @@ const DELAY_FIRST: Duration = Duration::from_millis(250);
 /// Longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(8);
 
-/// Failed logins of the last minute. Only answers to failures are delayed, so that a client with the right credentials
+/// Failed logins of the last minute with tokens and certificates. Passwords do not count here: the shard that verifies
+/// them delays those that fail, of CQL clients and of the API together. Only answers to failures are delayed, so that a client with the right credentials
 /// is not locked out by another one with the same address.
 #[derive(Clone, Debug)]
 pub struct FailedLogins {

@@ -2,7 +2,7 @@
 //!
 //! Owns: credentials in the `Authorization` header ([`Credentials`]), hashed bearer tokens and their file ([`Tokens`]),
 //! scopes of logins ([`AccessScope`]) and what each may do ([`decide`]), the delay of answers to failed logins
-//! ([`FailedLogins`]), the password file of nodetool ([`password_file`]). Never: sockets, files, clocks, hashing of
+//! with tokens and certificates ([`FailedLogins`]), the password file of nodetool ([`password_file`]). Never: sockets, files, clocks, hashing of
 //! passwords.
 //!
 //! Invariants:

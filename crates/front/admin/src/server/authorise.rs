@@ -1,7 +1,7 @@
 //! The one place where each request passes: its login, its permission, its record.
 //!
-//! A login is checked before the body is read. A request without a row in the tables of routes needs a login like one
-//! that reads (INV-scope-1).
+//! A login is checked before the body is read, and only where the request needs one. A request without a row in the
+//! tables of routes needs the operator's scope (INV-scope-1).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use admin_access::{Decision, Need, Principal, decide};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::access::{Access, Identified};
+use super::access::{Access, Identified, Unchecked};
 use super::api::{Api, ApiError, BODY_BYTES_MAX};
 use super::connections::{Connection, OfConnection, Working};
 use super::route::{Guard, Route};
@@ -35,6 +35,11 @@ pub(super) const fn need_of(class: Class) -> Need {
         Class::Reads => Need::Read,
         Class::Changes | Class::Destroys => Need::Operate,
     }
+}
+
+/// Scope that a request needs before its body is read.
+fn need_of_row(row: Option<&Route>) -> Need {
+    row.map_or(Need::Operate, |row| need_of(row.class))
 }
 
 /// Returns the row of a request: that of its path, with any names in it, and of its method.
@@ -129,13 +134,13 @@ async fn answer(
     next: Next,
     record: &mut Recorded,
 ) -> Result<Response, ApiError> {
-    let certificate = connection.certificate();
-    let address = connection.peer().ip();
-    let caller = &api.caller;
-    let client = api.access.identify(caller, address, request.headers(), certificate).await?;
-    record.user.clone_from(&client.user);
-    let class = record.class;
-    if let Some(refusal) = refusal(api, class, &client, record).await {
+    let need = need_of_row(row);
+    // Probes of health get their answer also when shard 0 is busy.
+    let client = match need == Need::Nothing && row.is_some_and(|row| row.commands.is_empty()) {
+        true => Identified::anonymous(String::new()),
+        false => identified(api, connection, request.headers(), record).await?,
+    };
+    if let Some(refusal) = refusal(api, need, &client, record).await {
         return Ok(refusal);
     }
     let max = match row.map(Route::guard) {
@@ -149,7 +154,7 @@ async fn answer(
     };
     if let Some(command) = row.and_then(|row| command_of(row, &body)) {
         (record.command, record.class) = (command.name, command.class);
-        if let Some(refusal) = refusal(api, command.class, &client, record).await {
+        if let Some(refusal) = refusal(api, need_of(command.class), &client, record).await {
             return Ok(refusal);
         }
     }
@@ -161,15 +166,41 @@ async fn answer(
     Ok(next.run(Request::from_parts(parts, Body::from(body))).await)
 }
 
+/// Finds out who the client is. A check of its login that does not end, because the client disconnects or the time is
+/// over, is recorded as a failed one.
+async fn identified(
+    api: &Api,
+    connection: &Connection,
+    headers: &HeaderMap,
+    record: &mut Recorded,
+) -> Result<Identified, ApiError> {
+    let (certificate, address) = (connection.certificate(), connection.peer().ip());
+    record.user = api.access.claimed(address, headers, certificate);
+    record.outcome = ApiOutcome::Unauthenticated;
+    let found = api.access.identify(&api.caller, address, headers, certificate).await;
+    match found {
+        Ok(client) => {
+            record.outcome = ApiOutcome::Abandoned;
+            record.user.clone_from(&client.user);
+            Ok(client)
+        }
+        Err(Unchecked::TimedOut) => Err(Unchecked::TimedOut.into()),
+        Err(unchecked) => {
+            record.outcome = ApiOutcome::Abandoned;
+            Err(unchecked.into())
+        }
+    }
+}
+
 /// The answer to a client that may not do it; `None`: it may.
 async fn refusal(
     api: &Api,
-    class: Class,
+    need: Need,
     client: &Identified,
     record: &mut Recorded,
 ) -> Option<Response> {
     let refused = |kind| ApiError(kind, client.refusal.clone()).into_response();
-    match decide(need_of(class), &client.principal) {
+    match decide(need, &client.principal) {
         Decision::Allow => None,
         Decision::Forbidden => {
             record.outcome = ApiOutcome::Forbidden;
@@ -178,7 +209,7 @@ async fn refusal(
         Decision::Unauthenticated => {
             record.outcome = ApiOutcome::Unauthenticated;
             if client.principal == Principal::Rejected {
-                api.access.slow_down(record.client.ip()).await;
+                api.access.slow_down(record.client.ip(), client.slowing).await;
             }
             let mut response = refused(ErrorKind::Unauthenticated);
             for challenge in CHALLENGES {

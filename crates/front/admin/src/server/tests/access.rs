@@ -44,7 +44,7 @@ pub(super) fn parts() -> AccessParts {
         login: LoginPolicy::Everybody,
         tokens: Tokens::parse(&format!("{reader}\n{operator}\n")).unwrap(),
         failures: FailedLogins::delayed_by(Duration::ZERO),
-        actions: None,
+        ..AccessParts::open()
     }
 }
 
@@ -159,10 +159,11 @@ fn every_path_and_command_has_its_scope() {
     assert!(table == expected, "{file} is out of date (UPDATE_EXPECT=1): {differing:?}");
 }
 
+/// INV-scope-1.
 #[test]
-fn paths_and_methods_without_a_row_need_a_login_too() {
+fn paths_and_methods_without_a_row_need_an_operator() {
     let node = protected(parts());
-    let reader = bearer(READER);
+    let (reader, operator) = (bearer(READER), bearer(OPERATOR));
     for (method, path, known) in [
         ("GET", "/nosuch", 404),
         ("GET", "/api/v1/nosuch", 404),
@@ -170,7 +171,8 @@ fn paths_and_methods_without_a_row_need_a_login_too() {
         ("OPTIONS", "/api/v1/drain", 405),
     ] {
         assert_eq!(node.send_as(None, method, path, "").0, 401, "{method} {path}");
-        assert_eq!(node.send_as(reader.as_deref(), method, path, "").0, known, "{method} {path}");
+        assert_eq!(node.send_as(reader.as_deref(), method, path, "").0, 403, "{method} {path}");
+        assert_eq!(node.send_as(operator.as_deref(), method, path, "").0, known, "{method} {path}");
     }
     // HEAD is what GET is.
     assert_eq!(node.send_as(None, "HEAD", "/api/v1/node", "").0, 401);
@@ -273,4 +275,50 @@ fn each_request_is_recorded_with_user_command_and_outcome() {
         "|DELETE /api/v1/snapshots |destroys|Unauthenticated",
     ];
     assert_eq!(*noted.0.lock().unwrap(), expected);
+}
+
+/// A node whose shards do not answer logins, or refuse to check them.
+fn without_logins(access: AccessParts, refusal: Option<ActionError>) -> TestNode {
+    static ASKED: StdMutex<Vec<Reply<AdminReply>>> = StdMutex::new(Vec::new());
+    TestNode::start_as(access, None, move |shard, request, reply| match (request, &refusal) {
+        (AdminRequest::LogIn(_), Some(error)) => reply.send(AdminReply::Failed(error.clone())),
+        (AdminRequest::LogIn(_), None) => ASKED.lock().unwrap().push(reply),
+        (request, _) => reply.send(super::answer(shard, request)),
+    })
+}
+
+#[test]
+fn a_login_that_is_not_checked_in_time_is_recorded_as_failed() {
+    let noted = Arc::new(Noted::default());
+    let access = AccessParts { actions: Some(noted.clone()), login_max: Duration::ZERO, ..parts() };
+    let node = without_logins(access, None);
+    let eve = password("eve", "guess");
+    let (status, answer) = node.send_as(eve.as_deref(), "POST", "/api/v1/drain", "{}");
+    assert_eq!(status, 503, "{answer}");
+    let (_, metrics) = node.send_as(bearer(READER).as_deref(), "GET", "/metrics", "");
+    assert!(metrics.contains("\nhelenus_api_failed_logins_total 1\n"), "{metrics}");
+    // Probes of health do not wait for the shard, whatever they send.
+    assert_eq!(node.send_as(eve.as_deref(), "GET", "/health", "").0, 200);
+    node.stop();
+    let expected = [
+        "eve|POST /api/v1/drain |destroys|Unauthenticated",
+        "token:prometheus|GET /metrics |reads|Completed(200)",
+        "|GET /health |nothing|Completed(200)",
+    ];
+    assert_eq!(*noted.0.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_login_that_a_busy_node_does_not_check_is_no_failed_one() {
+    let noted = Arc::new(Noted::default());
+    let access = AccessParts { actions: Some(noted.clone()), ..parts() };
+    let node = without_logins(access, Some(ActionError::Busy("too many logins".to_owned())));
+    let ann = password("ann", "secret");
+    let (status, answer) = node.send_as(ann.as_deref(), "GET", "/api/v1/node", "");
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer.contains("too many logins") && answer.contains("\"kind\":\"busy\""), "{answer}");
+    let (_, metrics) = node.send_as(bearer(READER).as_deref(), "GET", "/metrics", "");
+    assert!(metrics.contains("\nhelenus_api_failed_logins_total 0\n"), "{metrics}");
+    node.stop();
+    assert_eq!(noted.0.lock().unwrap()[0], "ann|GET /api/v1/node |reads|Completed(503)");
 }
