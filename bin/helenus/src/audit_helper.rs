@@ -1,30 +1,27 @@
 //! Programs and sockets of this machine for the audit log: archive commands, and the syslog socket.
 
 use audit::AuditHelper;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
 
 /// How long a full socket may delay a message.
 const SEND_MAX: Duration = Duration::from_secs(5);
+/// How long an archive command may run: it holds a thread that also opens files.
+const ARCHIVE_MAX: Duration = Duration::from_secs(300);
+/// How often the end of a command is polled.
+const POLL: Duration = Duration::from_millis(50);
+/// Bytes of a command's messages that are logged.
+const MESSAGE_BYTES_MAX: u64 = 16 << 10;
 
 /// Runs archive commands and sends to the syslog socket.
 pub struct MachineHelper;
 
 impl AuditHelper for MachineHelper {
     fn archive(&self, command: &str, path: &str) -> Result<(), String> {
-        // Words are separated by blanks and no shell is involved, like in Cassandra.
-        let mut words = command.split_whitespace().map(|word| word.replace("%path", path));
-        let program = words.next().ok_or("the command is empty")?;
-        let mut run = Command::new(&program);
-        run.args(words).stdin(Stdio::null());
-        let output = run.output().map_err(|error| format!("cannot run {program}: {error}"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{program} ended with {}: {}", output.status, text.trim()))
+        run_command(command, path, ARCHIVE_MAX)
     }
 
     fn send_syslog(&self, socket: &str, messages: &[String]) -> Result<(), String> {
@@ -50,6 +47,50 @@ impl AuditHelper for MachineHelper {
     }
 }
 
+/// Runs a command, and kills it after `limit`.
+fn run_command(command: &str, path: &str, limit: Duration) -> Result<(), String> {
+    // Words are separated by blanks and no shell is involved, like in Cassandra.
+    let mut words = command.split_whitespace().map(|word| word.replace("%path", path));
+    let program = words.next().ok_or("the command is empty")?;
+    let mut run = Command::new(&program);
+    run.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = run.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
+    let messages = child.stderr.take().map(read_messages);
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        let ended = child.try_wait().map_err(|error| format!("cannot await {program}: {error}"))?;
+        if let Some(status) = ended {
+            break status;
+        }
+        if Instant::now() >= deadline {
+            // It may have ended by now.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("{program} killed: it did not end within {} s", limit.as_secs()));
+        }
+        std::thread::sleep(POLL);
+    };
+    if status.success() {
+        return Ok(());
+    }
+    // A process that the command left behind may hold the pipe open.
+    let text = messages.and_then(|text| text.recv_timeout(POLL * 10).ok()).unwrap_or_default();
+    Err(format!("{program} ended with {status}: {}", text.trim()))
+}
+
+/// Reads what a command complains about. Bytes above the limit are read and discarded.
+fn read_messages(mut from: ChildStderr) -> Receiver<String> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // What was read until an error is good enough for a message.
+        let _ = (&mut from).take(MESSAGE_BYTES_MAX).read_to_end(&mut text);
+        let _ = std::io::copy(&mut from, &mut std::io::sink());
+        let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
+    });
+    receiver
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +103,12 @@ mod tests {
         assert!(failed.contains("/nowhere/at/all"), "{failed}");
         let failed = helper.archive("/nowhere/command %path", "/").unwrap_err();
         assert!(failed.starts_with("cannot run /nowhere/command"), "{failed}");
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_killed() {
+        let failed = run_command("/bin/sleep 3600", "/", Duration::ZERO).unwrap_err();
+        assert_eq!(failed, "/bin/sleep killed: it did not end within 0 s");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub fn main(arguments: &[String]) -> u8 {
             return exit::USAGE;
         }
     };
-    let mut reader = LogReader { ignore: options.ignore, read: Vec::new() };
+    let mut reader = LogReader { ignore: options.ignore, ..LogReader::default() };
     loop {
         for path in &options.paths {
             if let Err((code, message)) = reader.print(path, options.follow) {
@@ -53,7 +53,7 @@ pub fn main(arguments: &[String]) -> u8 {
             }
         }
         if !options.follow {
-            return exit::OK;
+            return if reader.damaged.is_empty() { exit::OK } else { exit::DAMAGED };
         }
         std::thread::sleep(POLL);
     }
@@ -83,10 +83,13 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
 }
 
 /// Prints records once.
+#[derive(Default)]
 struct LogReader {
     ignore: bool,
     /// Files with the offset of the next record.
     read: Vec<(PathBuf, usize)>,
+    /// Files that cannot be read further, with the reason. A crash cuts off the last record of a file.
+    damaged: Vec<(PathBuf, String)>,
 }
 
 impl LogReader {
@@ -103,7 +106,16 @@ impl LogReader {
             files.sort_by_key(|file| order(file));
         }
         for file in files {
-            self.print_file(&file, follow)?;
+            if self.damaged.iter().any(|(known, _)| *known == file) {
+                continue;
+            }
+            match self.print_file(&file, follow) {
+                Err((exit::DAMAGED, message)) => {
+                    complain_line!("auditlogviewer: {message}");
+                    self.damaged.push((file, message));
+                }
+                result => result?,
+            }
         }
         Ok(())
     }
@@ -196,20 +208,27 @@ mod tests {
         write("20261128-14.10.audit", &["c"]);
         write("20261128-14.audit", &["a"]);
         let bytes = write("20261128-14.2.audit", &["b", "b2"]);
-        let mut reader = LogReader { ignore: false, read: Vec::new() };
+        let mut reader = LogReader::default();
         reader.print(directory.path(), false).unwrap();
         let names: Vec<(u64, usize)> =
             reader.read.iter().map(|(path, at)| (order(path).1, *at)).collect();
         assert_eq!(names, [(0, 34), (2, bytes.len()), (10, 34)]);
         let cut = directory.path().join("20261128-14.2.audit");
         fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
-        let mut reader = LogReader { ignore: false, read: Vec::new() };
-        let (code, message) = reader.print(&cut, false).unwrap_err();
-        assert_eq!(code, exit::DAMAGED);
+        let mut reader = LogReader::default();
+        reader.print(directory.path(), false).unwrap();
+        let (of, message) = reader.damaged.first().unwrap();
+        assert_eq!(*of, cut);
         assert!(
             message.ends_with("20261128-14.2.audit: the file ends within a record at offset 34"),
             "{message}"
         );
+        // The files after it are printed.
+        let names: Vec<u64> = reader.read.iter().map(|(path, _)| order(path).1).collect();
+        assert_eq!(names, [0, 10]);
+        let paths = [directory.path().to_str().unwrap().to_owned()];
+        assert_eq!(main(&paths), exit::DAMAGED);
+        let mut reader = LogReader::default();
         // A record that is being written is completed later.
         reader.print(&cut, true).unwrap();
         fs::write(&cut, &bytes).unwrap();

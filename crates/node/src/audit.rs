@@ -49,12 +49,40 @@ pub(crate) async fn start(auditor: &Auditor) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Keys of `audit_logging_options` that change while the node runs: those of the flags of `enableauditlog`.
+const CHANGEABLE: [&str; 13] = [
+    "archive_command",
+    "block",
+    "excluded_categories",
+    "excluded_keyspaces",
+    "excluded_users",
+    "included_categories",
+    "included_keyspaces",
+    "included_users",
+    "logger",
+    "max_archive_retries",
+    "max_log_size",
+    "max_queue_weight",
+    "roll_cycle",
+];
+
+fn check_keys(changes: &BTreeMap<String, String>) -> Result<(), String> {
+    match changes.keys().find(|key| !CHANGEABLE.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(format!(
+            "{key} cannot be changed while the node runs; supported keys: {}",
+            CHANGEABLE.join(", ")
+        )),
+    }
+}
+
 impl Actions {
     /// `enableauditlog`: the settings of the start with these changes, on all shards.
     pub(crate) async fn enable_audit_log(
         &self,
         changes: &BTreeMap<String, String>,
     ) -> Result<(), ActionError> {
+        check_keys(changes).map_err(ActionError::Argument)?;
         let base = &self.options.audit_logging_options;
         let archives = changes.get("archive_command").is_some_and(|command| !command.is_empty());
         if archives && !base.allow_nodetool_archive_command {
@@ -95,5 +123,19 @@ impl Actions {
             _ => (name.to_owned(), value),
         });
         rows.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_no_change_applies_are_refused_by_name() {
+        let of = |key: &str| check_keys(&BTreeMap::from([(key.to_owned(), "x".to_owned())]));
+        CHANGEABLE.into_iter().for_each(|key| assert_eq!(of(key), Ok(())));
+        for key in ["enabled", "audit_logs_dir", "allow_nodetool_archive_command", "other"] {
+            assert!(of(key).unwrap_err().starts_with(&format!("{key} cannot be changed")));
+        }
     }
 }

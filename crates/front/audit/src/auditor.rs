@@ -12,7 +12,7 @@ use crate::destination::{Destination, Write, Writer};
 use crate::event::{Event, EventType};
 use crate::files::LogFiles;
 use crate::filter::{Filter, scylla_category};
-use crate::line::{LineStyle, push_fields, push_line, syslog_message};
+use crate::line::{LineStyle, escape, push_fields, push_line, syslog_message};
 use crate::queue::{EventQueue, FullQueue, Pushed};
 use crate::recorder::{Recorder, Stamp};
 use crate::rolling::Layout;
@@ -100,6 +100,8 @@ pub struct Auditor {
     using_files: Semaphore,
     /// One change of settings at a time.
     changing: Semaphore,
+    /// One archive command at a time.
+    archiving: Rc<Semaphore>,
 }
 
 impl Auditor {
@@ -121,6 +123,7 @@ impl Auditor {
             files: RefCell::new(None),
             using_files: Semaphore::new(1),
             changing: Semaphore::new(1),
+            archiving: Rc::new(Semaphore::new(1)),
             rt: rt.clone(),
         });
         // The executor holds the installed auditor, which holds the executor.
@@ -147,7 +150,8 @@ impl Auditor {
     /// Applies settings on all shards. Shard 0 only.
     ///
     /// # Errors
-    /// In words; the settings are in force nevertheless where they could be applied.
+    /// In words. Nothing is changed if the settings cannot be used; a shard that does not answer, and a directory that
+    /// fails during the change, leave them in force where they were applied.
     pub async fn change(&self, settings: AuditSettings) -> Result<(), String> {
         let _alone = self.changing.acquire(1).await;
         if settings.scylla.syslog && self.helper.is_none() {
@@ -159,6 +163,10 @@ impl Auditor {
         if settings.scylla.table {
             self.create_table().await?;
         }
+        if settings.has_files() {
+            check_directory(&self.rt, &settings.directory).await?;
+        }
+        self.record_change(&settings);
         let settings = Arc::new(settings);
         let prepare = || AuditRequest::Prepare(settings.clone());
         self.tell_all(prepare).await?;
@@ -189,6 +197,14 @@ impl Auditor {
         let _ = self.rt.timeout(self.rt.now() + CLOSE_MAX, self.gate.close()).await;
     }
 
+    /// Records a change of settings in the old destinations: the event of the request that changes them is made when it
+    /// ends, which is too late for a log that is switched off.
+    fn record_change(&self, new: &AuditSettings) {
+        let (enabled, logger) = (new.options.enabled, new.options.logger.class());
+        let operation = format!("change of the audit log: enabled {enabled}, logger {logger}");
+        self.record_admin(AdminEvent { user: None, source: new.host, operation, refusal: None });
+    }
+
     /// Records an administrative action.
     fn record_admin(&self, admin: AdminEvent) {
         if self.destinations.borrow().is_empty() {
@@ -204,17 +220,20 @@ impl Auditor {
             logged_millis: now,
             event_type,
             statement: event_type,
-            user: admin.user.map(Into::into),
+            // A name that was not checked yet.
+            user: admin.user.map(|user| escape(&user).into()),
             source: admin.source,
             batch: None,
             keyspace: None,
             scope: None,
-            operation: operation.into(),
+            operation: escape(&operation).into(),
             consistency: None,
             is_error: admin.refusal.is_some(),
         };
-        // Actions are rare: they never wait.
-        drop(self.push(vec![event]));
+        let (event, now) = (Rc::new(event), self.rt.now());
+        for destination in self.destinations.borrow().iter().filter(|d| d.filter.passes(&event)) {
+            destination.push_unless_full(now, event.clone());
+        }
     }
 
     fn serve(self: &Rc<Self>, request: AuditRequest, reply: Reply<Result<(), String>>) {
@@ -399,8 +418,6 @@ impl Auditor {
         if !settings.has_files() {
             return Ok(());
         }
-        let made = self.rt.fs().create_dir_all(&settings.directory).await;
-        made.map_err(|error| format!("audit_logs_dir cannot be used: {error}"))?;
         let Some(files) = self.files.borrow_mut().take() else { return Ok(()) };
         let finished = files.finished().await;
         *self.files.borrow_mut() = Some(files);
@@ -433,10 +450,11 @@ impl Auditor {
             return;
         };
         let (rt, retries) = (self.rt.clone(), settings.options.max_archive_retries);
+        let archiving = self.archiving.clone();
         let task = async move {
             for path in paths {
                 let job = ArchiveJob { command: command.clone(), path, retries };
-                job.run(&rt, &helper).await;
+                job.run(&rt, &helper, &archiving).await;
             }
         };
         let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-archive", task);
@@ -521,6 +539,13 @@ impl Auditor {
     }
 }
 
+async fn check_directory(rt: &Rt, directory: &str) -> Result<(), String> {
+    let made = rt.fs().create_dir_all(directory).await;
+    made.map_err(|error| format!("audit_logs_dir cannot be used: {error}"))?;
+    let read = rt.fs().read_dir(directory).await;
+    read.map(drop).map_err(|error| format!("audit_logs_dir cannot be read: {error}"))
+}
+
 fn line_style(settings: &AuditSettings) -> LineStyle {
     let options = &settings.options;
     LineStyle {
@@ -560,12 +585,16 @@ struct ArchiveJob {
 }
 
 impl ArchiveJob {
-    async fn run(&self, rt: &Rt, helper: &Arc<dyn AuditHelper>) {
+    async fn run(&self, rt: &Rt, helper: &Arc<dyn AuditHelper>, archiving: &Semaphore) {
         let path = self.path.as_str();
         for attempt in 0..=self.retries {
             let (helper, command, of_path) =
                 (helper.clone(), self.command.clone(), self.path.clone());
-            let done = rt.offload("archive", move || helper.archive(&command, &of_path)).await;
+            let done = {
+                // A command holds a thread of the file pool until it ends.
+                let _alone = archiving.acquire(1).await;
+                rt.offload("archive", move || helper.archive(&command, &of_path)).await
+            };
             let Err(error) = done else { return };
             tracing::warn!(path, error, attempt, "the archive command of the audit log failed");
             let next = rt.now() + ARCHIVE_RETRY;

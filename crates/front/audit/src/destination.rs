@@ -49,6 +49,8 @@ pub(crate) struct Destination {
     changed: Notify,
     progress: Cell<Progress>,
     last_logged: Cell<Option<Instant>>,
+    /// When a dropped administrative action was logged.
+    last_refused: Cell<Option<Instant>>,
     /// Events that were dropped because the destination was closed.
     abandoned: Cell<u64>,
 }
@@ -81,6 +83,7 @@ impl Destination {
             changed: Notify::new(),
             progress: Cell::new(Progress::Open),
             last_logged: Cell::new(None),
+            last_refused: Cell::new(None),
             abandoned: Cell::new(0),
         })
     }
@@ -96,6 +99,23 @@ impl Destination {
             }
         }
         pushed
+    }
+
+    /// Queues an event whose cause cannot wait: it is dropped, counted and logged where a request would be refused.
+    pub(crate) fn push_unless_full(&self, now: Instant, event: Rc<Event>) {
+        if self.admits() {
+            self.push(event);
+            return;
+        }
+        self.counters.dropped.inc();
+        if self.last_refused.get().is_none_or(|at| now.since(at) >= LOG_EVERY) {
+            self.last_refused.set(Some(now));
+            tracing::error!(
+                destination = self.name,
+                operation = &*event.operation,
+                "audit event of an administrative action dropped: the queue is full"
+            );
+        }
     }
 
     /// Changes the queue, and the metric of all queues with it.

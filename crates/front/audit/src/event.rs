@@ -152,6 +152,8 @@ const EVENT_BYTES: usize = 200;
 impl Event {
     /// Bytes that the event counts in a queue.
     pub fn weight(&self) -> u64 {
-        (EVENT_BYTES + self.operation.len()) as u64
+        let names = [&self.user, &self.keyspace, &self.scope];
+        let names: usize = names.into_iter().flatten().map(|name| name.len()).sum();
+        (EVENT_BYTES + self.operation.len() + names) as u64
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::event::{Event, EventType};
 use crate::filter::scylla_category;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
@@ -41,6 +42,19 @@ fn push_socket(out: &mut String, address: SocketAddr) {
             let _ = write!(out, "/[{}]:{}", text.trim_start_matches('/'), address.port());
         }
     }
+}
+
+/// Escapes what would begin another line or field in a text that was not checked: control characters and `|`.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    let is_special = |c: char| c.is_control() || c == '|';
+    if !text.contains(is_special) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_special(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
 }
 
 /// Appends the fields of an event: `user:…|host:…|source:…|…`. Empty fields are left out.
@@ -157,6 +171,12 @@ const MONTHS: [&str; 12] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unchecked_name_begins_no_line_and_no_field() {
+        assert_eq!(escape("jos\u{e9} 1"), "jos\u{e9} 1");
+        assert_eq!(escape("a\nb|user:c\r"), "a\\u{a}b\\u{7c}user:c\\u{d}");
+    }
     use crate::tests::{event, style};
 
     #[test]

@@ -121,6 +121,7 @@ mod tests {
 
     fn of_weight(bytes: usize) -> Rc<Event> {
         let mut one = event(EventType::Update);
+        (one.user, one.keyspace, one.scope) = (None, None, None);
         one.operation = "x".repeat(bytes - 200).into();
         assert_eq!(one.weight(), bytes as u64);
         Rc::new(one)
@@ -155,6 +156,13 @@ mod tests {
         assert_eq!(queue.push(of_weight(201)), Pushed::Dropped);
         assert!(!queue.is_over() && queue.admits());
         assert_eq!((queue.len(), queue.weight()), (2, 1000));
+    }
+
+    #[test]
+    fn all_texts_of_an_event_count() {
+        let one = event(EventType::Update);
+        let texts = ["alice", "ks", "t", "INSERT INTO t (a) VALUES (1)"];
+        assert_eq!(one.weight(), 200 + texts.concat().len() as u64);
     }
 
     #[test]

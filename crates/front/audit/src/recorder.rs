@@ -3,6 +3,7 @@
 //! Source: the lines that Cassandra 5.0.9 writes for the statements of `cql-server`'s `testdata`.
 
 use crate::event::{Event, EventType};
+use crate::line::escape;
 use crate::mask;
 use crate::statement::{StatementFacts, facts};
 use cql_wire::ErrorCode;
@@ -15,6 +16,8 @@ use stdx::{FixedMap, Uuid};
 
 /// Facts about prepared statements that are cached; a full cache is emptied.
 const FACTS_MAX: usize = 4096;
+/// Bytes of their texts; a longer text is not cached.
+const FACTS_BYTES_MAX: usize = 8 << 20;
 
 /// Text of a failed syntax check that could repeat a password. Source: Cassandra's `AuditLogManager`.
 const OBSCURED: &str = "Syntax Exception. Obscured for security reasons.";
@@ -25,7 +28,32 @@ const ANONYMOUS: &str = "anonymous";
 /// Makes events; caches facts about prepared statements.
 #[derive(Default)]
 pub struct Recorder {
-    prepared: RefCell<FixedMap<PreparedId, Rc<Described>>>,
+    prepared: RefCell<DescribedCache>,
+}
+
+/// Facts about prepared statements, with bounds.
+#[derive(Default)]
+struct DescribedCache {
+    by_id: FixedMap<PreparedId, Rc<Described>>,
+    /// Bytes of the texts.
+    bytes: usize,
+}
+
+impl DescribedCache {
+    fn insert(&mut self, id: PreparedId, described: Rc<Described>) {
+        let bytes = described.text.len();
+        if bytes > FACTS_BYTES_MAX {
+            return;
+        }
+        if self.by_id.len() >= FACTS_MAX || self.bytes + bytes > FACTS_BYTES_MAX {
+            self.by_id.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        if let Some(replaced) = self.by_id.insert(id, described) {
+            self.bytes -= replaced.text.len();
+        }
+    }
 }
 
 /// A statement as events show it.
@@ -118,15 +146,11 @@ impl Recorder {
         let Some(id) = statement.prepared_id() else {
             return Rc::new(Described::new(statement, record));
         };
-        if let Some(known) = self.prepared.borrow().get(id) {
+        if let Some(known) = self.prepared.borrow().by_id.get(id) {
             return known.clone();
         }
         let described = Rc::new(Described::new(statement, record));
-        let mut prepared = self.prepared.borrow_mut();
-        if prepared.len() >= FACTS_MAX {
-            prepared.clear();
-        }
-        prepared.insert(*id, described.clone());
+        self.prepared.borrow_mut().insert(*id, described.clone());
         described
     }
 }
@@ -221,7 +245,10 @@ impl Made<'_> {
             return Vec::new();
         }
         let event = Event { statement: EventType::LoginError, user: None, ..self.plain() };
-        vec![self.failed(event, "LOGIN FAILURE", failure, "")]
+        // The message repeats the name that the client claims.
+        let message = escape(&failure.message).into_owned();
+        let failure = ObservedFailure { code: failure.code, message };
+        vec![self.failed(event, "LOGIN FAILURE", &failure, "")]
     }
 
     /// Makes the event of a failure. `text` is the statement as it was sent.

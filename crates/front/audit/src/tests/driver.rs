@@ -152,6 +152,24 @@ fn a_sink_that_hangs_bounds_the_queue_and_does_not_hold_up_a_stop() {
 }
 
 #[test]
+fn events_that_cannot_wait_are_dropped_and_counted_above_twice_the_limit() {
+    run(|rt| async move {
+        let ground = ground(&rt, 1000, FullQueue::Wait);
+        ground.sink.failures.set(3);
+        for number in 0..100 {
+            let operation = format!("{number:0100}").into();
+            let event = Event { operation, ..event(EventType::AdminAction) };
+            ground.destination.push_unless_full(rt.now(), Rc::new(event));
+        }
+        assert!(ground.counters.queue_bytes.get() < 2500);
+        let dropped = ground.counters.dropped.get();
+        ground.destination.close(&rt, rt.now() + Duration::from_secs(60)).await;
+        assert_eq!(numbers(&ground.sink).len() as u64 + dropped, 100);
+        assert_eq!(ground.counters.dropped.get(), dropped);
+    });
+}
+
+#[test]
 fn events_of_a_sink_that_fails_until_the_stop_are_counted_as_dropped() {
     run(|rt| async move {
         let ground = ground(&rt, 100_000, FullQueue::Wait);
