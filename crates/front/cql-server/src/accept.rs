@@ -293,11 +293,7 @@ impl Server {
         if self.rt.shard() == ShardId(0) {
             self.forget_ip(ip);
         } else {
-            let call = self.mesh.calls.call(&self.rt, ShardId(0), ServerRequest::Closed(ip));
-            // A full ring leaves the count too high until a restart; that is better than no limit.
-            if call.await.is_err() {
-                tracing::debug!(%ip, "the end of a connection could not be counted");
-            }
+            self.notify_first(|| ServerRequest::Closed(ip)).await;
         }
     }
 }

@@ -10,6 +10,10 @@
 //!    password at the same time a few hash, the others find the result;
 //! 4. a thread of the pool hashes. A role that does not exist costs the same as one that does.
 //!
+//! A task of the gate does this, not the connection: a client that closes its connection neither frees the turn while a
+//! thread still hashes nor escapes the count of its failure. Roles that have logged in from their address before have
+//! waiting places and turns of their own.
+//!
 //! INV-login-1: waits are bounded ([`logins::slowdown::ADDRESS_WAIT_MAX`], [`PATIENCE`]) and their number is
 //! ([`WAITING_MAX`]); beyond that a login is refused with OVERLOADED.
 
@@ -22,21 +26,32 @@ use crate::session::{Answering, Session, Stage};
 use crate::settings::Authentication;
 use cql_wire::{ErrorCode, Opcode, response};
 use logins::pool::Verification;
-use logins::{Admission, PasswordPool, Passwords, Slowdown, password};
+use logins::slowdown::{self, ADDRESS_WAIT_MAX};
+use logins::{Admission, Login, PasswordPool, Passwords, Slowdown, Verdict, password};
 use query::{Failure, Result, ResultSink, Step, Ticket};
-use rt::Group;
 use rt::service::ServiceFailure;
-use rt::sync::Semaphore;
+use rt::sync::{Notify, Semaphore, oneshot};
+use rt::{Group, MeshError};
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use stdx::{FixedMap, ShardId};
 
-/// Time that a login waits for a thread and for its hash.
+/// Time that a login waits for a thread.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a client waits for the end of its login: the slow-down, a thread, the hash.
+const LOGIN_PATIENCE: Duration = Duration::from_secs(20);
+/// Time that a turn is held for a hash whose client waits no longer. A stored hash may have a very high cost.
+const HASH_MAX: Duration = Duration::from_secs(3600);
 /// Logins that wait on a node; more are refused.
 pub(crate) const WAITING_MAX: usize = 2048;
+/// Waiting places out of [`WAITING_MAX`] for roles that have logged in from their address before.
+pub(crate) const WAITING_RESERVED: usize = 512;
+/// Pause before a message to shard 0 that found its ring full is sent again; it doubles.
+const RETRY_FIRST: Duration = Duration::from_millis(10);
+/// Longest such pause.
+const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// A login with a password.
 #[derive(Clone)]
@@ -75,7 +90,19 @@ pub(crate) struct Desk {
     slowdown: RefCell<Slowdown>,
     /// One for each thread of the pool, and one that is ready when it is.
     turns: Semaphore,
+    /// Additional turns of known pairs: they do not wait for the turns of strangers.
+    turns_of_known: Semaphore,
     waiting: Cell<usize>,
+    /// Networks with logins that wait for the end of another one, see [`Admission::Queued`].
+    queues: RefCell<FixedMap<u64, Queue>>,
+}
+
+/// Logins of one network that wait.
+#[derive(Default)]
+struct Queue {
+    waiting: usize,
+    /// A login of the network has ended.
+    ended: Notify,
 }
 
 impl Desk {
@@ -92,7 +119,9 @@ impl Desk {
             pool: RefCell::new(Some(pool)),
             slowdown: RefCell::default(),
             turns: Semaphore::new(2 * usize::from(threads)),
+            turns_of_known: Semaphore::new(usize::from(threads)),
             waiting: Cell::new(0),
+            queues: RefCell::default(),
         })
     }
 
@@ -122,11 +151,12 @@ impl Desk {
 struct Waits<'a>(&'a Cell<usize>);
 
 impl<'a> Waits<'a> {
-    fn begin(waiting: &'a Cell<usize>) -> Option<Waits<'a>> {
-        let now = waiting.get();
-        (now < WAITING_MAX).then(|| {
-            waiting.set(now + 1);
-            Waits(waiting)
+    fn begin(desk: &'a Desk, is_known: bool) -> Option<Waits<'a>> {
+        let max = if is_known { WAITING_MAX } else { WAITING_MAX - WAITING_RESERVED };
+        let now = desk.waiting.get();
+        (now < max).then(|| {
+            desk.waiting.set(now + 1);
+            Waits(&desk.waiting)
         })
     }
 }
@@ -135,6 +165,67 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
+}
+
+/// A login in the queue of its network.
+struct Queued<'a> {
+    desk: &'a Desk,
+    network: u64,
+    ended: Notify,
+}
+
+impl<'a> Queued<'a> {
+    fn begin(desk: &'a Desk, network: u64) -> Queued<'a> {
+        let mut queues = desk.queues.borrow_mut();
+        let queue = queues.entry(network).or_default();
+        queue.waiting += 1;
+        Queued { desk, network, ended: queue.ended.clone() }
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.desk.queues.borrow_mut();
+        if let Some(queue) = queues.get_mut(&self.network) {
+            queue.waiting = queue.waiting.saturating_sub(1);
+            if queue.waiting == 0 {
+                queues.remove(&self.network);
+            }
+        }
+    }
+}
+
+/// An admitted login; it ends unverified if it is dropped.
+struct Admitted<'a> {
+    server: &'a Server,
+    desk: &'a Desk,
+    network: u64,
+    login: Option<Login>,
+}
+
+impl Admitted<'_> {
+    fn is_known(&self) -> bool {
+        self.login.as_ref().is_some_and(Login::is_known)
+    }
+
+    fn end(&mut self, verdict: Verdict) {
+        let Some(login) = self.login.take() else { return };
+        self.desk.slowdown.borrow_mut().ended(self.server.rt.now(), login, verdict);
+        let ended = self.desk.queues.borrow().get(&self.network).map(|queue| queue.ended.clone());
+        if let Some(ended) = ended {
+            ended.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        self.end(Verdict::Unverified);
+    }
+}
+
+fn stopping() -> LoginRefusal {
+    LoginRefusal::Overloaded("the node is stopping".to_owned())
 }
 
 fn busy() -> LoginRefusal {
@@ -199,16 +290,7 @@ impl Server {
             .as_ref()
             .is_some_and(|hash| self.credentials.knows(&credentials, hash, self.rt.now()));
         if !known {
-            if self.rt.shard() == ShardId(0) {
-                self.verify(attempt).await?;
-            } else {
-                let call =
-                    self.mesh.calls.call(&self.rt, ShardId(0), ServerRequest::LogIn(attempt));
-                match call.await {
-                    Ok(ServerReply::LoggedIn(outcome)) => outcome?,
-                    _ => return Err(busy()),
-                }
-            }
+            self.verify_on_first(attempt).await?;
         }
         if !can_login {
             let text = format!("{} is not permitted to log in", credentials.user);
@@ -220,49 +302,122 @@ impl Server {
         Ok(())
     }
 
-    /// Verifies a password on shard 0: steps 2 to 4 of the module's description.
+    /// Has a task of shard 0 verify a password. The task goes on when the connection ends.
+    async fn verify_on_first(
+        self: &Rc<Self>,
+        attempt: LoginAttempt,
+    ) -> std::result::Result<(), LoginRefusal> {
+        let deadline = self.rt.now() + LOGIN_PATIENCE;
+        let outcome = if self.rt.shard() == ShardId(0) {
+            let (sender, receiver) = oneshot::channel();
+            let server = self.clone();
+            let verify = async move {
+                // The connection may have ended.
+                let _ = sender.send(server.verify(attempt).await);
+            };
+            if self.gate.spawn(&self.rt, Group::Admin, "login", verify).is_err() {
+                return Err(stopping());
+            }
+            self.rt.timeout(deadline, receiver).await.ok().and_then(std::result::Result::ok)
+        } else {
+            let call = self.mesh.calls.call(&self.rt, ShardId(0), ServerRequest::LogIn(attempt));
+            match self.rt.timeout(deadline, call).await {
+                Ok(Ok(ServerReply::LoggedIn(outcome))) => Some(outcome),
+                _ => None,
+            }
+        };
+        outcome.unwrap_or_else(|| Err(busy()))
+    }
+
+    /// Verifies a password on shard 0: steps 2 to 4 of the module's description. To be called in a task that the
+    /// client cannot end.
     pub(crate) async fn verify(
         self: &Rc<Self>,
         attempt: LoginAttempt,
     ) -> std::result::Result<(), LoginRefusal> {
         let Some(desk) = self.desk.borrow().clone() else { return Err(busy()) };
+        if self.is_draining() {
+            return Err(stopping());
+        }
         let LoginAttempt { user, password, address } = attempt;
-        let Some(_waits) = Waits::begin(&desk.waiting) else {
+        let is_known = desk.slowdown.borrow().is_known(address, &user);
+        let Some(_waits) = Waits::begin(&desk, is_known) else {
             self.counters.logins_shed.inc();
             return Err(busy());
         };
-        let now = self.rt.now();
-        let admission = desk.slowdown.borrow_mut().admit(now, address, &user);
-        match admission {
-            Admission::After(Duration::ZERO) => {}
-            Admission::After(wait) => {
-                self.counters.logins_delayed.inc();
-                self.pause(wait).await?;
-            }
-            Admission::Refused => {
-                self.counters.logins_refused.inc();
-                return Err(LoginRefusal::Overloaded(
-                    "Too many failed logins from this address. Try again later.".to_owned(),
-                ));
-            }
-        }
         let credentials = Credentials { user, password };
-        let is_right = self.verify_in_turn(&desk, &credentials).await?;
-        let mut slowdown = desk.slowdown.borrow_mut();
-        if is_right {
-            slowdown.succeeded(address, &credentials.user);
+        let Some(mut admitted) = self.admit(&desk, address, &credentials).await? else {
+            return Ok(());
+        };
+        if self.verify_in_turn(&desk, &credentials, admitted.is_known()).await? {
+            admitted.end(Verdict::Right);
             return Ok(());
         }
-        slowdown.failed(self.rt.now(), address, &credentials.user);
+        admitted.end(Verdict::Wrong);
         Err(LoginRefusal::Denied(auth::incorrect(&credentials.user)))
+    }
+
+    /// Waits until the slow-down admits a login; `None` if its password was verified meanwhile.
+    async fn admit<'a>(
+        &'a self,
+        desk: &'a Desk,
+        address: IpAddr,
+        credentials: &Credentials,
+    ) -> std::result::Result<Option<Admitted<'a>>, LoginRefusal> {
+        let network = slowdown::network(address);
+        let deadline = self.rt.now() + ADDRESS_WAIT_MAX;
+        loop {
+            if self.knows(credentials) {
+                return Ok(None);
+            }
+            let now = self.rt.now();
+            let admission = desk.slowdown.borrow_mut().admit(now, address, &credentials.user);
+            match admission {
+                Admission::After(wait, login) => {
+                    let admitted = Admitted { server: self, desk, network, login: Some(login) };
+                    if !wait.is_zero() {
+                        self.counters.logins_delayed.inc();
+                        self.pause(wait).await?;
+                    }
+                    return Ok(Some(admitted));
+                }
+                Admission::Queued if now < deadline => {
+                    let queued = Queued::begin(desk, network);
+                    let ended = self.rt.timeout(deadline, queued.ended.notified());
+                    let ended = first_of(ended, self.drained.notified()).await;
+                    if ended.is_none() || self.is_draining() {
+                        return Err(stopping());
+                    }
+                }
+                Admission::Queued => {
+                    self.counters.logins_shed.inc();
+                    return Err(busy());
+                }
+                Admission::Refused => {
+                    self.counters.logins_refused.inc();
+                    return Err(LoginRefusal::Overloaded(
+                        "Too many failed logins from this address. Try again later.".to_owned(),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Returns true if this shard has verified the credentials recently.
+    fn knows(&self, credentials: &Credentials) -> bool {
+        let snapshot = self.query.snapshot();
+        let stored = snapshot.auth.roles.get(&credentials.user).map(|role| &role.salted_hash);
+        stored
+            .filter(|hash| !hash.is_empty())
+            .is_some_and(|hash| self.credentials.knows(credentials, hash, self.rt.now()))
     }
 
     /// Waits; ends with an error when the server stops.
     async fn pause(&self, wait: Duration) -> std::result::Result<(), LoginRefusal> {
-        let stopping = self.drained.notified();
-        match first_of(self.rt.sleep(wait), stopping).await {
+        let drained = self.drained.notified();
+        match first_of(self.rt.sleep(wait), drained).await {
             Some(()) if !self.is_draining() => Ok(()),
-            _ => Err(LoginRefusal::Overloaded("the node is stopping".to_owned())),
+            _ => Err(stopping()),
         }
     }
 
@@ -270,16 +425,24 @@ impl Server {
         &self,
         desk: &Desk,
         credentials: &Credentials,
+        is_known: bool,
     ) -> std::result::Result<bool, LoginRefusal> {
         let deadline = self.rt.now() + PATIENCE;
         let shed = || {
             self.counters.logins_shed.inc();
             busy()
         };
-        let turn = self.rt.timeout(deadline, desk.turns.acquire(1));
+        let turns = if is_known { &desk.turns_of_known } else { &desk.turns };
+        let turn = self.rt.timeout(deadline, turns.acquire(1));
         // A server that stops waits for no turn.
         let turn = first_of(turn, self.drained.notified()).await;
         let Some(Ok(_turn)) = turn else { return Err(shed()) };
+        if self.is_draining() {
+            return Err(stopping());
+        }
+        if self.knows(credentials) {
+            return Ok(true);
+        }
         let (stored, cost_otherwise) = {
             let snapshot = self.query.snapshot();
             let roles = &snapshot.auth.roles;
@@ -287,14 +450,12 @@ impl Server {
             let hashes = roles.values().map(|role| role.salted_hash.as_str());
             (stored.filter(|hash| !hash.is_empty()), password::usual_cost(hashes))
         };
-        if let Some(hash) = &stored
-            && self.credentials.knows(credentials, hash, self.rt.now())
-        {
-            return Ok(true);
-        }
         let password = credentials.password.clone();
         let work = Verification { password, stored: stored.clone(), cost_otherwise };
-        let is_right = desk.passwords.verify(&self.rt, work, deadline).await.map_err(|error| {
+        // The turn is held until the thread is free, however long the client waits.
+        let hash = desk.passwords.verify(&self.rt, work, self.rt.now() + HASH_MAX);
+        let hashed = first_of(hash, self.drained.notified()).await.ok_or_else(stopping)?;
+        let is_right = hashed.map_err(|error| {
             tracing::debug!(%error, "a password was not verified");
             shed()
         })?;
@@ -328,22 +489,40 @@ impl Server {
         }
     }
 
-    /// Counts a connection for its role, where connections of a role are limited.
-    async fn count_for_role(&self, session: &Session, role: &str) -> bool {
+    /// Counts a connection for its role, where connections of a role are limited; false if the role has too many. A
+    /// task of the gate does this: a connection that ends meanwhile is counted for nothing.
+    pub(crate) async fn count_for_role(self: &Rc<Self>, session: &Rc<Session>, role: &str) -> bool {
         if self.settings.connections_per_role_max.is_none() {
             return true;
         }
+        let (sender, receiver) = oneshot::channel();
+        let (server, session, role) = (self.clone(), session.clone(), Rc::<str>::from(role));
+        let count = async move {
+            // The connection may have ended.
+            let _ = sender.send(server.enter_role_as(&session, role).await);
+        };
+        // The gate is closed: the connection ends, too.
+        let spawned = self.gate.spawn(&self.rt, Group::Admin, "role-connections", count);
+        spawned.is_ok() && receiver.await.unwrap_or(false)
+    }
+
+    async fn enter_role_as(&self, session: &Session, role: Rc<str>) -> bool {
         let has_room = if self.rt.shard() == ShardId(0) {
-            self.enter_role(role)
+            !session.has_ended.get() && self.enter_role(&role)
         } else {
-            let request = ServerRequest::EnterRole(role.to_owned());
+            let request = ServerRequest::EnterRole(role.to_string());
             matches!(
                 self.mesh.calls.call(&self.rt, ShardId(0), request).await,
                 Ok(ServerReply::Entered(true))
             )
         };
+        if has_room && session.has_ended.get() {
+            // `uncount_role` has run.
+            self.notify_first(|| ServerRequest::LeaveRole(role.to_string())).await;
+            return false;
+        }
         if has_room {
-            *session.counted_role.borrow_mut() = Some(role.into());
+            *session.counted_role.borrow_mut() = Some(role);
         }
         has_room
     }
@@ -354,9 +533,19 @@ impl Server {
         if self.rt.shard() == ShardId(0) {
             return self.leave_role(&role);
         }
-        let request = ServerRequest::LeaveRole(role.to_string());
-        if self.mesh.calls.call(&self.rt, ShardId(0), request).await.is_err() {
-            tracing::debug!(%role, "the end of a connection could not be counted");
+        self.notify_first(|| ServerRequest::LeaveRole(role.to_string())).await;
+    }
+
+    /// Sends shard 0 a message that must not be lost while the node runs: retries while its ring is full.
+    pub(crate) async fn notify_first(&self, message: impl Fn() -> ServerRequest) {
+        let mut pause = RETRY_FIRST;
+        while let Err(error) = self.mesh.calls.call(&self.rt, ShardId(0), message()).await {
+            if error == MeshError::Closed || self.gate.is_closed() {
+                tracing::debug!(%error, "the end of a connection could not be counted: the node stops");
+                return;
+            }
+            self.rt.sleep(pause).await;
+            pause = (pause * 2).min(RETRY_MAX);
         }
     }
 }
@@ -391,7 +580,8 @@ pub(crate) fn early(server: &Rc<Server>, session: &Rc<Session>) -> Result<Early>
         let (server, session, role) = (server.clone(), session.clone(), role.clone());
         let (own, rt) = (server.clone(), server.rt.clone());
         let count = async move {
-            if !own.count_for_role(&session, &role).await {
+            let is_counted = own.count_for_role(&session, &role).await;
+            if !is_counted && !session.has_ended.get() {
                 tracing::warn!(peer = %session.client.peer, "{}", too_many_connections(&role));
                 session.overrun.set(true);
                 session.wake();
@@ -453,7 +643,7 @@ pub(crate) fn auth_response(
 /// Logs a session in; returns its role.
 async fn log_in_session(
     server: &Rc<Server>,
-    session: &Session,
+    session: &Rc<Session>,
     credentials: Credentials,
 ) -> Result<String> {
     let Credentials { user, password } = credentials;

@@ -410,6 +410,7 @@ impl Server {
     }
 
     pub(crate) fn close_session(&self, session: &Session) {
+        session.has_ended.set(true);
         if self.sessions.borrow_mut().remove(&session.id).is_some() {
             self.counters.connections.add(-1);
         }

@@ -54,6 +54,8 @@ pub(crate) struct Session {
     scratch: RefCell<Vec<u8>>,
     /// A password is being verified.
     pub(crate) is_logging_in: Cell<bool>,
+    /// The connection has ended: it must not be counted for a role any more.
+    pub(crate) has_ended: Cell<bool>,
     /// Role that this connection counts for, where connections of a role are limited.
     pub(crate) counted_role: RefCell<Option<Rc<str>>>,
     /// Result of the TLS handshake; `None` in the clear.
@@ -114,6 +116,7 @@ impl Session {
             waker: RefCell::new(None),
             scratch: RefCell::default(),
             is_logging_in: Cell::new(false),
+            has_ended: Cell::new(false),
             counted_role: RefCell::new(None),
             tls: None,
         }

@@ -6,7 +6,8 @@
 //! Invariants:
 //! - INV-logins-1: no shard computes a password hash.
 //! - INV-logins-2: failed logins of other addresses never refuse a login; they delay it by at most
-//!   [`slowdown::ROLE_DELAY_MAX`], and not at all where the role has logged in from this address before.
+//!   [`slowdown::ROLE_DELAY_MAX`], and not at all where the role has logged in from this address before. A login under
+//!   way counts like a failure until it ends.
 //! - INV-logins-3: the state about failed logins is bounded, whatever names and addresses are tried.
 //!
 //! Reading order: `slowdown`, `password`, `pool`.
@@ -21,4 +22,4 @@ pub mod pool;
 pub mod slowdown;
 
 pub use pool::{PasswordPool, Passwords};
-pub use slowdown::{Admission, Slowdown};
+pub use slowdown::{Admission, Login, Slowdown, Verdict};

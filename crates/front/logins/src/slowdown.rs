@@ -9,8 +9,13 @@
 //!   [`FREE_OF_PAIR`] times from there without success. An application that reconnects is not slowed by an attack on
 //!   its role, nor by one from the same address.
 //!
+//! A login that is under way counts like a failure of its address, or of its known pair, until it ends: guesses in
+//! parallel have no more free failures than guesses one by one. A login beyond the free ones is queued until one of its
+//! address ends, so that an application that opens many connections at once is neither paused nor refused.
+//!
 //! Roles that do not exist count like others: the slow-down does not reveal them. Failures are forgotten one by one,
-//! each after [`FORGET_ONE`]. In a full map the entry that was used least recently makes room (INV-logins-3).
+//! each after [`FORGET_ONE`]; at most [`BEYOND_FREE_MAX`] beyond the free ones are counted. In a full map the entry that
+//! was used least recently makes room (INV-logins-3).
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -35,16 +40,47 @@ pub const ADDRESS_WAIT_MAX: Duration = Duration::from_secs(10);
 pub const ROLE_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Time after which one failure is forgotten.
 pub const FORGET_ONE: Duration = Duration::from_secs(30);
+/// Failures that are counted beyond the free ones. More change no delay and would only be forgotten later.
+pub const BEYOND_FREE_MAX: u32 = 16;
 /// Entries of each map.
 pub const ENTRIES_MAX: usize = 10_000;
 
 /// Decision about a login before its password is verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Verify the password after this time, which may be zero.
-    After(Duration),
+    /// Verify the password after this time, which may be zero; then call [`Slowdown::ended`].
+    After(Duration, Login),
+    /// Ask again when a login of the same [`network`] has ended: all that may fail for free are under way.
+    Queued,
     /// Refuse it: too many failed logins of this address.
     Refused,
+}
+
+/// An admitted login; it counts until [`Slowdown::ended`].
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Login {
+    network: u64,
+    role: u64,
+    is_known: bool,
+}
+
+impl Login {
+    /// Returns true if the role has logged in from this address before.
+    pub fn is_known(&self) -> bool {
+        self.is_known
+    }
+}
+
+/// End of an admitted login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The password is right.
+    Right,
+    /// The password is wrong, or there is no such role.
+    Wrong,
+    /// The password was not verified.
+    Unverified,
 }
 
 /// Failed logins of a node.
@@ -52,12 +88,22 @@ pub enum Admission {
 pub struct Slowdown {
     addresses: Recent<u64, Failures>,
     roles: Recent<u64, Failures>,
-    pairs: Recent<(u64, u64), u32>,
+    pairs: Recent<(u64, u64), Pair>,
+}
+
+/// Logins of a role from an address where it has succeeded before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    /// Failures since the last success.
+    failed: u32,
+    under_way: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     count: u32,
+    /// Admitted logins that have not ended; of addresses only.
+    under_way: u32,
     /// When `count` was right.
     counted_at: Instant,
     /// End of the pauses that were given out.
@@ -66,7 +112,7 @@ struct Failures {
 
 impl Failures {
     fn new(now: Instant) -> Failures {
-        Failures { count: 0, counted_at: now, busy_until: now }
+        Failures { count: 0, under_way: 0, counted_at: now, busy_until: now }
     }
 
     /// Forgets what is old.
@@ -77,6 +123,11 @@ impl Failures {
             self.count = self.count.saturating_sub(periods);
             self.counted_at = self.counted_at + FORGET_ONE * periods;
         }
+    }
+
+    /// Returns true if the entry holds nothing.
+    fn is_idle(&self, now: Instant) -> bool {
+        self.count == 0 && self.under_way == 0 && self.busy_until <= now
     }
 }
 
@@ -89,21 +140,36 @@ fn delay(count: u32, free: u32, max: Duration) -> Duration {
 }
 
 impl Slowdown {
+    /// Returns true if this role has logged in from this address, and has not failed too often since.
+    pub fn is_known(&self, address: IpAddr, role: &str) -> bool {
+        let pair = (network(address), role_key(role));
+        self.pairs.get(&pair).is_some_and(|pair| pair.failed < FREE_OF_PAIR)
+    }
+
     /// Decides about a login of a role from an address.
     pub fn admit(&mut self, now: Instant, address: IpAddr, role: &str) -> Admission {
-        let (address, role) = (address_key(address), role_key(role));
-        if self.pairs.get(&(address, role)).is_some_and(|failed| *failed < FREE_OF_PAIR) {
-            return Admission::After(Duration::ZERO);
+        let (network, role) = (network(address), role_key(role));
+        if let Some(pair) = self.pairs.get_mut(&(network, role))
+            && pair.failed < FREE_OF_PAIR
+        {
+            if pair.failed.saturating_add(pair.under_way) >= FREE_OF_PAIR {
+                return Admission::Queued;
+            }
+            pair.under_way += 1;
+            return Admission::After(Duration::ZERO, Login { network, role, is_known: true });
         }
         let of_role = self.roles.get_mut(&role).map_or(Duration::ZERO, |failures| {
             failures.settle(now);
             delay(failures.count, FREE_OF_ROLE, ROLE_DELAY_MAX)
         });
-        let Some(failures) = self.addresses.get_mut(&address) else {
-            return Admission::After(of_role);
-        };
+        let known = self.addresses.get(&network).copied();
+        let mut failures = known.unwrap_or_else(|| Failures::new(now));
         failures.settle(now);
-        let pause = delay(failures.count, FREE_OF_ADDRESS, ADDRESS_DELAY_MAX);
+        let count = failures.count.saturating_add(failures.under_way);
+        if count > FREE_OF_ADDRESS && failures.count <= FREE_OF_ADDRESS {
+            return Admission::Queued;
+        }
+        let pause = delay(count, FREE_OF_ADDRESS, ADDRESS_DELAY_MAX);
         let begins = failures.busy_until.max(now) + pause;
         let waits = begins.since(now);
         if waits > ADDRESS_WAIT_MAX {
@@ -112,22 +178,38 @@ impl Slowdown {
         if !pause.is_zero() {
             failures.busy_until = begins;
         }
-        Admission::After(waits.max(of_role))
+        failures.under_way += 1;
+        self.addresses.update(network, |_| failures);
+        Admission::After(waits.max(of_role), Login { network, role, is_known: false })
     }
 
-    /// Counts a failed login.
-    pub fn failed(&mut self, now: Instant, address: IpAddr, role: &str) {
-        let (address, role) = (address_key(address), role_key(role));
-        if let Some(failed) = self.pairs.get_mut(&(address, role)) {
-            *failed = failed.saturating_add(1);
+    /// Counts the end of an admitted login.
+    pub fn ended(&mut self, now: Instant, login: Login, verdict: Verdict) {
+        let Login { network, role, is_known } = login;
+        // An entry may have been forgotten since.
+        if is_known {
+            if let Some(pair) = self.pairs.get_mut(&(network, role)) {
+                pair.under_way = pair.under_way.saturating_sub(1);
+            }
+        } else if let Some(failures) = self.addresses.get_mut(&network) {
+            failures.under_way = failures.under_way.saturating_sub(1);
         }
-        self.addresses.update(address, |known| counted(known, now));
-        self.roles.update(role, |known| counted(known, now));
-    }
-
-    /// Records a successful login.
-    pub fn succeeded(&mut self, address: IpAddr, role: &str) {
-        self.pairs.update((address_key(address), role_key(role)), |_| 0);
+        match verdict {
+            Verdict::Right => self
+                .pairs
+                .update((network, role), |pair| Pair { failed: 0, ..pair.unwrap_or_default() }),
+            Verdict::Wrong => {
+                if let Some(pair) = self.pairs.get_mut(&(network, role)) {
+                    pair.failed = pair.failed.saturating_add(1);
+                }
+                self.addresses.update(network, |known| counted(known, now, FREE_OF_ADDRESS));
+                self.roles.update(role, |known| counted(known, now, FREE_OF_ROLE));
+            }
+            Verdict::Unverified => {}
+        }
+        if self.addresses.get(&network).is_some_and(|failures| failures.is_idle(now)) {
+            self.addresses.remove(&network);
+        }
     }
 
     /// Returns the number of addresses, roles and pairs in memory.
@@ -136,15 +218,15 @@ impl Slowdown {
     }
 }
 
-fn counted(known: Option<Failures>, now: Instant) -> Failures {
+fn counted(known: Option<Failures>, now: Instant, free: u32) -> Failures {
     let mut failures = known.unwrap_or_else(|| Failures::new(now));
     failures.settle(now);
-    failures.count = failures.count.saturating_add(1);
+    failures.count = failures.count.saturating_add(1).min(free + BEYOND_FREE_MAX);
     failures
 }
 
-/// Addresses of one network of IPv6 belong to one client.
-fn address_key(address: IpAddr) -> u64 {
+/// Key of the addresses that are counted together: those of one /64 of IPv6 belong to one client.
+pub fn network(address: IpAddr) -> u64 {
     let address = match address.to_canonical() {
         IpAddr::V6(address) => {
             IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
@@ -196,6 +278,12 @@ impl<K: Copy + Eq + std::hash::Hash, V: Copy> Recent<K, V> {
         self.next += 1;
     }
 
+    fn remove(&mut self, key: &K) {
+        if let Some((age, _)) = self.entries.remove(key) {
+            self.by_age.remove(&age);
+        }
+    }
+
     fn len(&self) -> usize {
         self.entries.len()
     }
@@ -211,11 +299,101 @@ mod tests {
         IpAddr::from(n.to_be_bytes())
     }
 
+    /// Wait of a login in milliseconds; it ends without a verdict.
     fn wait(slowdown: &mut Slowdown, now: Instant, address: IpAddr, role: &str) -> u64 {
         match slowdown.admit(now, address, role) {
-            Admission::After(wait) => u64::try_from(wait.as_millis()).unwrap(),
+            Admission::After(wait, login) => {
+                slowdown.ended(now, login, Verdict::Unverified);
+                u64::try_from(wait.as_millis()).unwrap()
+            }
+            Admission::Queued => panic!("queued"),
             Admission::Refused => u64::MAX,
         }
+    }
+
+    fn end(slowdown: &mut Slowdown, now: Instant, address: IpAddr, role: &str, verdict: Verdict) {
+        let login = Login { network: network(address), role: role_key(role), is_known: false };
+        slowdown.ended(now, login, verdict);
+    }
+
+    fn fail(slowdown: &mut Slowdown, now: Instant, address: IpAddr, role: &str) {
+        end(slowdown, now, address, role, Verdict::Wrong);
+    }
+
+    fn succeed(slowdown: &mut Slowdown, address: IpAddr, role: &str) {
+        end(slowdown, START, address, role, Verdict::Right);
+    }
+
+    fn admitted(slowdown: &mut Slowdown, now: Instant, address: IpAddr, role: &str) -> Vec<Login> {
+        let mut admitted = Vec::new();
+        while let Admission::After(Duration::ZERO, login) = slowdown.admit(now, address, role) {
+            admitted.push(login);
+        }
+        admitted
+    }
+
+    #[test]
+    fn guesses_in_parallel_have_no_more_free_failures_than_guesses_one_by_one() {
+        let mut slowdown = Slowdown::default();
+        let mut under_way = admitted(&mut slowdown, START, ip(1), "r");
+        assert_eq!(under_way.len(), 6);
+        assert_eq!(slowdown.admit(START, ip(1), "other"), Admission::Queued);
+        assert_eq!(wait(&mut slowdown, START, ip(2), "r"), 0);
+        // The end of one that is not verified, or is right, makes room for one.
+        for verdict in [Verdict::Unverified, Verdict::Right] {
+            slowdown.ended(START, under_way.remove(0), verdict);
+            under_way.extend(admitted(&mut slowdown, START, ip(1), "other"));
+            assert_eq!(under_way.len(), 6);
+        }
+        // Failures do not; after the last free one the pauses begin.
+        for login in under_way {
+            assert_eq!(slowdown.admit(START, ip(1), "other"), Admission::Queued);
+            slowdown.ended(START, login, Verdict::Wrong);
+        }
+        let mut waits = Vec::new();
+        let mut under_way = Vec::new();
+        while let Admission::After(wait, login) = slowdown.admit(START, ip(1), "other") {
+            waits.push(wait.as_millis());
+            under_way.push(login);
+        }
+        assert_eq!(waits, [100, 300, 700, 1500, 3100, 6300]);
+        assert_eq!(slowdown.admit(START, ip(1), "other"), Admission::Refused);
+    }
+
+    #[test]
+    fn a_known_pair_guesses_in_parallel_as_often_as_one_by_one() {
+        let mut slowdown = Slowdown::default();
+        succeed(&mut slowdown, ip(1), "app");
+        let under_way = admitted(&mut slowdown, START, ip(1), "app");
+        assert_eq!(under_way.len(), FREE_OF_PAIR as usize);
+        assert!(under_way.iter().all(Login::is_known));
+        assert_eq!(slowdown.admit(START, ip(1), "app"), Admission::Queued);
+        for login in under_way {
+            assert!(slowdown.is_known(ip(1), "app"));
+            slowdown.ended(START, login, Verdict::Wrong);
+        }
+        assert!(!slowdown.is_known(ip(1), "app"));
+        assert!(wait(&mut slowdown, START, ip(1), "app") > 0);
+    }
+
+    #[test]
+    fn a_thousand_failures_are_forgotten_as_soon_as_twenty() {
+        let mut slowdown = Slowdown::default();
+        for _ in 0..1000 {
+            fail(&mut slowdown, START, ip(1), "r");
+        }
+        let periods = FREE_OF_ADDRESS.max(FREE_OF_ROLE) + BEYOND_FREE_MAX;
+        assert!(wait(&mut slowdown, START + FORGET_ONE * 15, ip(1), "x") > 0);
+        assert_eq!(wait(&mut slowdown, START + FORGET_ONE * periods, ip(1), "r"), 0);
+    }
+
+    #[test]
+    fn addresses_without_failures_take_no_memory() {
+        let mut slowdown = Slowdown::default();
+        for n in 0..100 {
+            assert_eq!(wait(&mut slowdown, START, ip(n), "r"), 0);
+        }
+        assert_eq!(slowdown.entries(), 0);
     }
 
     #[test]
@@ -224,7 +402,7 @@ mod tests {
         let mut waits = Vec::new();
         for n in 0..14 {
             waits.push(wait(&mut slowdown, START, ip(1), &format!("r{n}")));
-            slowdown.failed(START, ip(1), &format!("r{n}"));
+            fail(&mut slowdown, START, ip(1), &format!("r{n}"));
         }
         // The pauses are served one after the other: 100, 200, 400, … on top of each other.
         let expected = [0, 0, 0, 0, 0, 0, 100, 300, 700, 1500, 3100, 6300, u64::MAX, u64::MAX];
@@ -239,7 +417,7 @@ mod tests {
         let after_six = || {
             let mut slowdown = Slowdown::default();
             for _ in 0..6 {
-                slowdown.failed(START, ip(1), "r");
+                fail(&mut slowdown, START, ip(1), "r");
             }
             slowdown
         };
@@ -248,7 +426,7 @@ mod tests {
         assert_eq!(wait(&mut after_six(), just_before, ip(1), "x"), 100);
         let mut slowdown = after_six();
         assert_eq!(wait(&mut slowdown, later(1), ip(1), "x"), 0);
-        slowdown.failed(later(1), ip(1), "r");
+        fail(&mut slowdown, later(1), ip(1), "r");
         assert_eq!(wait(&mut slowdown, later(1), ip(1), "x"), 100);
         assert_eq!(wait(&mut slowdown, later(100), ip(1), "x"), 0);
     }
@@ -257,13 +435,13 @@ mod tests {
     #[test]
     fn strangers_delay_a_role_a_little_and_never_lock_it_out() {
         let mut slowdown = Slowdown::default();
-        slowdown.succeeded(ip(7), "app");
+        succeed(&mut slowdown, ip(7), "app");
         let mut longest = 0;
         for stranger in 100..5100 {
             let waits = wait(&mut slowdown, START, ip(stranger), "app");
             assert!(waits <= 1000, "{waits}");
             longest = longest.max(waits);
-            slowdown.failed(START, ip(stranger), "app");
+            fail(&mut slowdown, START, ip(stranger), "app");
         }
         assert_eq!(longest, 1000);
         // From where it logged in before it does not wait at all, from elsewhere the bounded time.
@@ -275,13 +453,13 @@ mod tests {
     #[test]
     fn a_known_pair_that_keeps_failing_counts_as_unknown_until_it_succeeds() {
         let mut slowdown = Slowdown::default();
-        slowdown.succeeded(ip(1), "app");
+        succeed(&mut slowdown, ip(1), "app");
         for _ in 0..FREE_OF_PAIR {
             assert_eq!(wait(&mut slowdown, START, ip(1), "app"), 0);
-            slowdown.failed(START, ip(1), "app");
+            fail(&mut slowdown, START, ip(1), "app");
         }
         assert!(wait(&mut slowdown, START, ip(1), "app") > 0);
-        slowdown.succeeded(ip(1), "app");
+        succeed(&mut slowdown, ip(1), "app");
         assert_eq!(wait(&mut slowdown, START, ip(1), "app"), 0);
         // A known pair does not cover other roles of the address.
         assert!(wait(&mut slowdown, START, ip(1), "admin") > 0);
@@ -292,12 +470,12 @@ mod tests {
         let mut slowdown = Slowdown::default();
         let v6 = |text: &str| text.parse::<IpAddr>().unwrap();
         for n in 0..6 {
-            slowdown.failed(START, v6(&format!("2001:db8::{n}")), "r");
+            fail(&mut slowdown, START, v6(&format!("2001:db8::{n}")), "r");
         }
         assert_eq!(wait(&mut slowdown, START, v6("2001:db8::ffff:1"), "x"), 100);
         assert_eq!(wait(&mut slowdown, START, v6("2001:db8:0:1::1"), "x"), 0);
         for _ in 0..6 {
-            slowdown.failed(START, v6("::ffff:0.0.0.9"), "r");
+            fail(&mut slowdown, START, v6("::ffff:0.0.0.9"), "r");
         }
         assert_eq!(wait(&mut slowdown, START, ip(9), "x"), 100);
     }
@@ -308,11 +486,11 @@ mod tests {
         let mut slowdown = Slowdown::default();
         let tried = u32::try_from(ENTRIES_MAX).unwrap() + 500;
         for n in 0..tried {
-            slowdown.failed(START, ip(n), &format!("role {n}"));
-            slowdown.succeeded(ip(n), "app");
+            fail(&mut slowdown, START, ip(n), &format!("role {n}"));
+            succeed(&mut slowdown, ip(n), "app");
             if n % 100 == 0 {
                 // In use all the time: it is not forgotten.
-                slowdown.failed(START, ip(0), "victim");
+                fail(&mut slowdown, START, ip(0), "victim");
             }
         }
         assert_eq!(slowdown.entries(), 3 * ENTRIES_MAX);

@@ -6,7 +6,8 @@ use crate::tests::cluster_of_shards::Remote;
 use crate::{CertificateLimits, CertificateLogin, RoleOfIdentity};
 use ::tls::IdentityRule;
 use cluster::AuthChange;
-use rt::Stream;
+use rt::{NodeSpec, Stream};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const OPTIONAL: u16 = 9043;
 
@@ -116,6 +117,92 @@ fn connections_of_one_role_are_limited_and_counted_until_they_end() {
         drop(first);
         rt.sleep(Duration::from_secs(1)).await;
         assert_eq!(log_in(&rt).await.1, Body::AuthSuccess);
+    });
+}
+
+/// Runs a test on the last shard of a node on which a role may have one connection.
+fn on_last_shard<F: Future<Output = ()> + 'static>(shards: u16, test: fn(CqlServer, Rt) -> F) {
+    let world = World::new(23, WorldOptions::default());
+    let meshes = Meshes::new(shards);
+    let settings =
+        ServerSettings { connections_per_role_max: Some(1), ..ServerSettings::new(peer()) };
+    let spec = NodeSpec { name: "n1".to_owned(), shards, work_dir: "/n1".to_owned() };
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = done.clone();
+    let _node = world.start_node(
+        spec,
+        Arc::new(move |rt| {
+            let (meshes, settings, seen) = (meshes.clone(), settings.clone(), seen.clone());
+            Box::pin(async move {
+                let server = node(&rt, settings, &meshes).await;
+                if rt.shard().0 + 1 == rt.shard_count() {
+                    rt.sleep(Duration::from_millis(500)).await;
+                    test(server.clone(), rt.clone()).await;
+                    seen.store(true, Ordering::Relaxed);
+                }
+                rt.stop_requested().await;
+                server.stop().await;
+            })
+        }),
+    );
+    let is_done = || done.load(Ordering::Relaxed);
+    world.run_until(is_done, Duration::from_secs(60)).unwrap();
+}
+
+fn peer() -> SocketAddr {
+    "10.0.0.9:5000".parse().unwrap()
+}
+
+/// Takes and releases the only place of the role.
+async fn assert_has_room(server: &CqlServer) {
+    let inner = server.inner();
+    let session = inner.open_session(peer(), None);
+    assert!(inner.count_for_role(&session, "root").await);
+    inner.close_session(&session);
+    inner.uncount_role(&session).await;
+}
+
+#[test]
+fn a_connection_that_ends_while_it_is_counted_frees_its_place() {
+    for shards in [1, 2] {
+        on_last_shard(shards, |server, rt| async move {
+            assert_has_room(&server).await;
+            let inner = server.inner();
+            // By password the connection drops the future, by certificate a task goes on.
+            for is_dropped in [true, false] {
+                let session = inner.open_session(peer(), None);
+                let mut counts = Box::pin(inner.count_for_role(&session, "root"));
+                let polled = poll_fn(|cx| Poll::Ready(counts.as_mut().poll(cx))).await;
+                assert!(polled.is_pending());
+                inner.close_session(&session);
+                inner.uncount_role(&session).await;
+                if is_dropped {
+                    drop(counts);
+                } else {
+                    assert!(!counts.await);
+                }
+                rt.sleep(Duration::from_millis(100)).await;
+                assert_has_room(&server).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn the_end_of_a_connection_is_counted_though_the_ring_of_shard_0_is_full() {
+    on_last_shard(2, |server, rt| async move {
+        let inner = server.inner();
+        let session = inner.open_session(peer(), None);
+        assert!(inner.count_for_role(&session, "root").await);
+        inner.close_session(&session);
+        let to_first =
+            || inner.mesh.calls.call(&rt, ShardId(0), crate::mesh::ServerRequest::Clients);
+        let calls: Vec<_> = (0..1024).map(|_| to_first()).collect();
+        // The ring takes no more.
+        assert!(to_first().await.is_err());
+        inner.uncount_role(&session).await;
+        drop(calls);
+        assert_has_room(&server).await;
     });
 }
 
