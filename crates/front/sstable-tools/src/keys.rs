@@ -3,9 +3,10 @@
 //! Owns: the command line, the output, how a key file is replaced. Never: formats (crates `at-rest` and `sstable`). A
 //! key is never printed.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use at_rest::{KeyRing, generated_line, parse_keys};
@@ -104,22 +105,51 @@ async fn generate(rt: Rt, id: String, prepend: bool, path: String) -> u8 {
     }
 }
 
-/// Writes a file that only its owner may read. An existing one is replaced in one step, or refused.
+/// Writes a file that only its owner may read, durably. An existing one is replaced in one step, or refused. A
+/// replaced file keeps its owner and its group, and its group may still read it if it could. A symbolic link keeps
+/// its place: its target is replaced.
 fn put(path: &str, text: &str, replaces: bool) -> std::io::Result<()> {
-    let to = if replaces { format!("{path}.tmp") } else { path.to_owned() };
-    let mut file: File = OpenOptions::new()
-        .write(true)
-        .create(replaces)
-        .create_new(!replaces)
-        .truncate(replaces)
-        .mode(0o600)
-        .open(&to)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    match replaces {
-        true => std::fs::rename(&to, path),
-        false => Ok(()),
+    if !replaces {
+        write_new(Path::new(path), text, None)?;
+        return sync_directory_of(Path::new(path));
     }
+    let path = std::fs::canonicalize(path)?;
+    let old = std::fs::metadata(&path)?;
+    let mut next = path.clone().into_os_string();
+    next.push(".tmp");
+    let next = PathBuf::from(next);
+    // Left over from a crash, with a mode and an owner of its own.
+    match std::fs::remove_file(&next) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let replaced = write_new(&next, text, Some(&old)).and_then(|()| std::fs::rename(&next, &path));
+    if let Err(error) = replaced {
+        // No copy of the keys stays; the first error is the one to report.
+        let _ = std::fs::remove_file(&next);
+        return Err(error);
+    }
+    sync_directory_of(&path)
+}
+
+/// Creates a file for its owner only, or for those of the file that it will replace, and syncs it.
+fn write_new(path: &Path, text: &str, old: Option<&Metadata>) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    if let Some(old) = old {
+        let new = file.metadata()?;
+        if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+            fchown(&file, Some(old.uid()), Some(old.gid()))?;
+        }
+        file.set_permissions(Permissions::from_mode(0o600 | (old.mode() & 0o040)))?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Makes the name of a file durable.
+fn sync_directory_of(path: &Path) -> std::io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 const ALL: Search = Search { recursive: true, snapshots: true, backups: true };
@@ -175,7 +205,6 @@ mod tests {
 
     #[test]
     fn a_key_file_is_created_for_its_owner_only_extended_and_never_overwritten() {
-        use std::os::unix::fs::PermissionsExt;
         let directory = std::env::temp_dir().join(format!("helenus-key-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("keys").to_string_lossy().into_owned();
@@ -193,6 +222,39 @@ mod tests {
         assert_eq!(ids, ["second", "first"]);
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_replaced_key_file_keeps_its_owner_and_its_link_and_a_leftover_is_not_written_to() {
+        let directory =
+            std::env::temp_dir().join(format!("helenus-prepend-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (file, link) = (directory.join("keys"), directory.join("link"));
+        let generate = |id: &str, prepend, path: &Path| {
+            let file = path.to_string_lossy().into_owned();
+            main(Command::Generate { id: id.to_owned(), prepend, file })
+        };
+        assert_eq!(generate("first", false, &file), exit::OK);
+        std::os::unix::fs::symlink("keys", &link).unwrap();
+        // Needs a privilege; without it the owner stays the same anyway.
+        let _ = std::os::unix::fs::chown(&file, Some(4711), Some(4712));
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let old = std::fs::metadata(&file).unwrap();
+        // What a crash left behind is open to all; a reader holds it open.
+        let leftover = directory.join("keys.tmp");
+        std::fs::write(&leftover, "left").unwrap();
+        std::fs::set_permissions(&leftover, Permissions::from_mode(0o666)).unwrap();
+        let mut reader = File::open(&leftover).unwrap();
+        assert_eq!(generate("second", true, &link), exit::OK);
+        let mut seen = String::new();
+        std::io::Read::read_to_string(&mut reader, &mut seen).unwrap();
+        assert_eq!(seen, "left");
+        assert!(!leftover.exists() && link.is_symlink() && !file.is_symlink());
+        assert_eq!(read(&file.to_string_lossy()).unwrap().keys().len(), 2);
+        let new = std::fs::metadata(&file).unwrap();
+        assert_eq!((new.uid(), new.gid()), (old.uid(), old.gid()));
+        assert_eq!(new.mode() & 0o777, 0o640);
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

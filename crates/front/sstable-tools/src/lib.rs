@@ -350,6 +350,14 @@ fn on_machine<F: Future<Output = u8> + 'static>(
     code.lock().map_or(exit::FAILED, |code| *code)
 }
 
+/// Returns true if a file set is encrypted with a key that is not known.
+async fn lacks_key(rt: &Rt, directory: &str, set: Descriptor) -> Result<bool, SstableError> {
+    let fs = rt.fs();
+    let Some(record) = sstable::key_record(&fs, directory, set).await? else { return Ok(false) };
+    let opened = fs.keys().map(|keys| keys.open(&record));
+    Ok(opened.is_none_or(|opened| matches!(opened, Err(at_rest::SealError::MissingKey { .. }))))
+}
+
 /// Verifies an encrypted file whose key is not known.
 async fn verify_unkeyed(rt: &Rt, target: &Target<'_>, what: String) -> Result<(), Failure> {
     let Target { path, directory, descriptor, .. } = *target;
@@ -416,15 +424,15 @@ struct Target<'t> {
 
 async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Failure> {
     let Target { path, directory, descriptor, number } = *target;
-    let reader = match SstableReader::open(&rt.fs(), directory, descriptor, None).await {
+    let opened = SstableReader::open(&rt.fs(), directory, descriptor, None).await;
+    if let Err(SstableError::Unsupported { what, .. }) = &opened
+        && matches!(command, Command::Verify { .. })
+        && lacks_key(rt, directory, descriptor).await?
+    {
         // Without its key the stored bytes of a file can be checked.
-        Err(SstableError::Unsupported { what, .. })
-            if matches!(command, Command::Verify { .. }) =>
-        {
-            return verify_unkeyed(rt, target, what).await;
-        }
-        opened => opened?,
-    };
+        return verify_unkeyed(rt, target, what.clone()).await;
+    }
+    let reader = opened?;
     let now = rt.wall().seconds();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
