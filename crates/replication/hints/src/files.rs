@@ -135,6 +135,13 @@ impl Directory {
         self.sync().await
     }
 
+    /// Removes the key of a file that could not be created. The next start finds one that cannot be removed.
+    pub(crate) async fn remove_orphan_key(&self, id: FileId) {
+        if let Err(error) = self.remove(&self.key_path(id)).await {
+            tracing::warn!(%error, "cannot remove the key of a hint file that could not be created");
+        }
+    }
+
     /// Renames a file so that it is not read again.
     pub(crate) async fn set_aside(&self, id: FileId) -> Result<(), IoError> {
         let path = self.path_of(id);

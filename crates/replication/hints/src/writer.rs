@@ -190,7 +190,11 @@ impl Inner {
             };
             Ok((self.directory.create(id).await?, cipher))
         };
-        let (file, cipher) = created.await.map_err(|error: stdx::IoError| match error.kind {
+        let created: Result<_, stdx::IoError> = created.await;
+        if created.is_err() && sealing == HintSealing::Sealed {
+            self.directory.remove_orphan_key(id).await;
+        }
+        let (file, cipher) = created.map_err(|error| match error.kind {
             IoErrorKind::NoSpace => HintsError::DiskFull(error.to_string()),
             _ => HintsError::Io(error),
         })?;
