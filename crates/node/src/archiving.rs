@@ -59,19 +59,29 @@ async fn read(fs: &Fs, options: &Options) -> Result<Archiving, StartError> {
     Ok(Archiving::default())
 }
 
-/// Reads the encryption keys of the commit log: those of its own file, or derived from those of `file_keys`.
+/// Reads the encryption keys of the commit log: those of its own file, or derived from those of `file_keys`. Where both
+/// exist, the derived ones open segments that were written before the file was named.
 ///
 /// # Errors
 /// `Archiving`: the file has no keys; `Io`: it cannot be read.
 pub(crate) async fn keys(rt: &Rt, options: &Options) -> Result<Option<Keys>, StartError> {
-    let Some(path) = options.commitlog_encryption_key_file.clone() else {
-        let path = "system_info_encryption".to_owned();
-        let keys = crate::file_keys::commit_log_keys(rt, options).map(|text| Keys::parse(&text));
-        return keys.transpose().map_err(|what| StartError::Archiving { path, what });
-    };
+    let derived = crate::file_keys::commit_log_keys(rt, options).map(|text| Keys::parse(&text));
+    let derived = derived.transpose().map_err(|what| StartError::Archiving {
+        path: "system_info_encryption".to_owned(),
+        what,
+    })?;
+    let Some(path) = options.commitlog_encryption_key_file.clone() else { return Ok(derived) };
     let bytes = rt.fs().read(&path, FILE_BYTES_MAX).await?;
     let keys = Keys::parse(&String::from_utf8_lossy(&bytes));
-    keys.map(Some).map_err(|what| StartError::Archiving { path, what })
+    let keys = keys.map_err(|what| StartError::Archiving { path: path.clone(), what })?;
+    if rt.shard().0 == 0 && options.system_info_encryption.enabled && !keys.is_written_with() {
+        tracing::warn!(
+            path,
+            "the commit log holds rows in the clear although system_info_encryption is enabled: \"none\" stands before \
+             the keys of commitlog_encryption_key_file; remove that line to encrypt it"
+        );
+    }
+    Ok(Some(derived.map_or(keys.clone(), |derived| keys.also_reading(&derived))))
 }
 
 /// Checks the tables that shards replay.

@@ -9,7 +9,7 @@
 //! had empty marks and a list of paths: these are compared by path. An empty mark also says that the operator
 //! gives up what the directory had.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use codec::SmallForm;
 use rt::{Fs, IoErrorKind, Rt, SmallContent, damaged};
@@ -92,8 +92,13 @@ pub(crate) async fn check(
         let mark = read_mark(&fs, &paths.mark(&path)).await?;
         present.push((path, mark));
     }
+    check_ids(&paths, &present)?;
+    // Each may be a directory of a list without ids.
+    let is_new = |path: &String| known.iter().all(|listed| listed.path != *path);
+    let is_spare = |(path, mark): &&(String, Mark)| is_new(path) && *mark != Mark::Missing;
+    let mut spare = present.iter().filter(is_spare).count();
     for listed in &known {
-        check_listed(&fs, &paths, listed, &known, &present).await?;
+        check_listed(&fs, &paths, listed, &present, &mut spare).await?;
     }
     let mut now = Vec::new();
     for (path, mark) in present {
@@ -117,25 +122,35 @@ pub(crate) async fn check(
     Ok(fs.write_small(FORM, &list, body.as_bytes()).await?)
 }
 
-/// Checks one directory of earlier starts.
+/// Checks that each id is that of one configured directory: a copy would hold the same SSTables again, and the
+/// original of a copy that is mounted in its stead would not be missed.
+fn check_ids(paths: &Paths<'_>, present: &[(String, Mark)]) -> Result<(), StartError> {
+    let mut seen: BTreeMap<Uuid, &str> = BTreeMap::new();
+    for (path, mark) in present {
+        let Mark::Id(id) = mark else { continue };
+        if let Some(other) = seen.insert(*id, path) {
+            let (one, two) = (paths.whole(other), paths.whole(path));
+            return Err(StartError::Setting(format!(
+                "data_file_directories: {one} and {two} are one data directory or copies of one: both have the id {id} \
+                 in {MARK}; configure one of them only"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Checks one directory of earlier starts. `spare`: marked directories at new paths that stand for none yet.
 async fn check_listed(
     fs: &Fs,
     paths: &Paths<'_>,
     listed: &Listed,
-    known: &[Listed],
     present: &[(String, Mark)],
+    spare: &mut usize,
 ) -> Result<(), StartError> {
     let at_path = present.iter().find(|(path, _)| *path == listed.path).map(|(_, mark)| *mark);
     let is_present = match listed.id {
         Some(id) => present.iter().any(|(_, mark)| *mark == Mark::Id(id)),
-        // Its mark has no id: a directory with a mark at a new path may be this one.
-        None => {
-            let is_known = |path: &String| known.iter().any(|listed| listed.path == *path);
-            let is_marked = |mark: &Mark| *mark != Mark::Missing;
-            at_path.is_some_and(|mark| is_marked(&mark))
-                || (at_path.is_none()
-                    && present.iter().any(|(path, mark)| !is_known(path) && is_marked(mark)))
-        }
+        None => at_path.is_some_and(|mark| mark != Mark::Missing),
     };
     let directory = paths.whole(&listed.path);
     match at_path {
@@ -149,7 +164,14 @@ async fn check_listed(
         }
         Some(Mark::Missing) => Err(StartError::DataDirectory(directory)),
         Some(Mark::Id(_)) => Err(StartError::OtherDataDirectory(directory)),
-        None => check_left_out(fs, paths, listed, directory).await,
+        None => match check_left_out(fs, paths, listed, directory).await {
+            // Its mark had no id: a directory with a mark at a new path may be this one.
+            Err(StartError::LeftOut { .. }) if listed.id.is_none() && *spare > 0 => {
+                *spare -= 1;
+                Ok(())
+            }
+            checked => checked,
+        },
     }
 }
 
@@ -379,6 +401,41 @@ mod tests {
             let list = read_list(&fs, "work/data-directories", &SmallFiles::default()).await;
             assert!(list.unwrap().iter().all(|listed| listed.id.is_some()));
             accepted(&rt, "work", &["work/data", "disk3"]).await;
+        });
+    }
+
+    #[test]
+    fn two_directories_with_one_id_refuse_the_start() {
+        run(|rt| async move {
+            let fs = rt.fs();
+            accepted(&rt, "work", &["work/data", "disk2"]).await;
+            let mark = fs.read("disk2/helenus-data", 1 << 10).await.unwrap();
+            fs.create_dir_all("copy").await.unwrap();
+            fs.write_atomic("copy/helenus-data", mark).await.unwrap();
+            let error = refusal(&rt, "work", &["work/data", "disk2", "copy"]).await;
+            assert!(error.contains("copy and disk2 are one data directory or copies"), "{error}");
+            accepted(&rt, "work", &["work/data", "copy"]).await;
+        });
+    }
+
+    #[test]
+    fn a_new_path_stands_for_one_directory_of_a_list_without_ids() {
+        run(|rt| async move {
+            let fs = rt.fs();
+            for directory in ["work/data", "disk2", "disk3", "disk4"] {
+                fs.create_dir_all(directory).await.unwrap();
+                fs.write_atomic(&format!("{directory}/helenus-data"), Vec::new()).await.unwrap();
+                add_sstable(&fs, directory).await;
+            }
+            let list = b"disk2\ndisk3\ndisk4\nworkdir:data\n";
+            fs.write_small(FORMER, "work/data-directories", list).await.unwrap();
+            fs.rename("disk2", "moved2").await.unwrap();
+            fs.rename("disk3", "moved3").await.unwrap();
+            let error = refusal(&rt, "work", &["work/data", "disk4", "moved2"]).await;
+            assert!(error.contains("disk3 was a data directory"), "{error}");
+            // One that may be left out needs none.
+            fs.remove_dir_all("disk4/ks").await.unwrap();
+            accepted(&rt, "work", &["work/data", "moved2", "moved3"]).await;
         });
     }
 

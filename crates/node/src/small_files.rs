@@ -145,7 +145,7 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
         }
         GENERATION => "gossip numbers this start by the clock",
         TRUNCATED => "every truncation in the metadata log counts as carried out",
-        LOG_DIRECTORY => "this start cannot name the directory that the last commit log was in",
+        LOG_DIRECTORY => consequence_for_log(&rt.fs(), work_dir).await?,
         disks::LIST => "a data directory whose disk is not mounted is not noticed by this start",
         HISTORY => "ranges count as never repaired, which keeps tombstones longer",
         _ if directory == HORIZONS => {
@@ -158,6 +158,23 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
     };
     tracing::warn!(path, "a small file was deleted and is rebuilt: {consequence}");
     Ok(())
+}
+
+/// What a start without [`LOG_DIRECTORY`] does not know. Lists of segments are beside the file.
+async fn consequence_for_log(fs: &Fs, work_dir: &str) -> Result<&'static str, StartError> {
+    let lists = format!("{work_dir}/{}", crate::commit_log::METADATA);
+    let entries = match fs.read_dir(&lists).await {
+        Ok(entries) => entries,
+        Err(error) if error.kind == IoErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(match entries.is_empty() {
+        true => {
+            "the lists of commit-log segments are missing too, unless the node was drained: this start cannot notice a \
+             missing commit log or missing segments of it"
+        }
+        false => "this start cannot name the directory that the last commit log was in",
+    })
 }
 
 /// Lists the files that exist. Once a start is complete, on shard 0. A list that cannot be written is written by

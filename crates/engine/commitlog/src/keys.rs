@@ -86,6 +86,14 @@ impl Keys {
         Ok(Keys { keys: Arc::new(keys), is_written_with })
     }
 
+    /// These keys, and those of `others` for reading only.
+    #[must_use]
+    pub fn also_reading(&self, others: &Keys) -> Keys {
+        let ids = self.keys.iter().chain(others.keys.iter());
+        let keys = ids.map(|key| Key { id: key.id, cipher: key.cipher.clone() }).collect();
+        Keys { keys: Arc::new(keys), is_written_with: self.is_written_with }
+    }
+
     /// Returns true if new blocks are encrypted.
     pub fn is_written_with(&self) -> bool {
         self.is_written_with
@@ -182,6 +190,24 @@ mod tests {
             bad[at] ^= 1;
             assert!(open(&written, b"place", &bad).is_err(), "{at}");
             assert!(open(&written, b"place", &sealed[..at]).is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn keys_for_reading_only_open_and_do_not_seal() {
+        let (own, others) = (keys(&['a']), keys(&['b', 'c']));
+        let both = own.also_reading(&others);
+        assert!(both.is_written_with());
+        let none = Keys::parse(&format!("none\n{}", "a".repeat(64))).unwrap();
+        assert!(!none.also_reading(&others).is_written_with());
+        let sealed_by = |keys: &Keys| {
+            let mut sealed = Vec::new();
+            keys.seal([7; NONCE_BYTES], b"place", b"content", &mut sealed);
+            sealed
+        };
+        assert_eq!(sealed_by(&both), sealed_by(&own));
+        for sealed in [sealed_by(&own), sealed_by(&others), sealed_by(&keys(&['c']))] {
+            assert_eq!(both.open(b"place", &sealed, &mut Vec::new()), Ok(()));
         }
     }
 

@@ -138,8 +138,7 @@ fn an_append_before_the_claim_writes_no_list() {
         let log = CommitLog::open(&rt, options(&rt, SyncMode::Batch)).await.unwrap();
         replayed(&log).await.unwrap();
         log.append(&TableTicket::new(&table()), &[5; 100]).unwrap();
-        log.commit().await.unwrap();
-        log.sync().await.unwrap();
+        log.close().await.unwrap();
     });
     assert_eq!(outcome_of_start(&world, 9, None).unwrap(), (6, Vec::new()));
 }
