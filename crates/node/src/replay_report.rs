@@ -62,22 +62,27 @@ pub(crate) fn replay(rt: &Rt, report: &store::ReplayReport) {
         );
     }
     if report.segments > 0 {
-        let named = report.tables.iter().take(REPLAYED_TABLES_NAMED);
-        let tables: Vec<String> = named.map(|(name, count)| format!("{name}: {count}")).collect();
-        tracing::info!(
-            shard = rt.shard().0,
-            segments = report.segments,
-            bytes = report.bytes,
-            applied = report.applied,
-            not_listed = report.not_listed,
-            after_the_point_in_time = report.too_late,
-            dropped_tables = report.dropped_tables,
-            tables = tables.join(", "),
-            sstables = report.files,
-            took_ms = report.took.as_millis() as u64,
-            "replayed the commit log"
-        );
+        segments(rt, report);
     }
+}
+
+/// Logs what was read of the commit log.
+fn segments(rt: &Rt, report: &store::ReplayReport) {
+    let named = report.tables.iter().take(REPLAYED_TABLES_NAMED);
+    let tables: Vec<String> = named.map(|(name, count)| format!("{name}: {count}")).collect();
+    tracing::info!(
+        shard = rt.shard().0,
+        segments = report.segments,
+        bytes = report.bytes,
+        applied = report.applied,
+        not_listed = report.not_listed,
+        after_the_point_in_time = report.too_late,
+        dropped_tables = report.dropped_tables,
+        tables = tables.join(", "),
+        sstables = report.files,
+        took_ms = report.took.as_millis() as u64,
+        "replayed the commit log"
+    );
 }
 
 /// Logs the replay of logged batches at the start.

@@ -812,7 +812,7 @@ settings! {
         supported cold user_defined_functions_fuel: u64 = 10_000_000, 1_000 to 1_000_000_000;
         /// Limit of memory that one call of a user-defined function may use.
         supported cold user_defined_functions_memory: DataSize = DataSize(4 << 20), 65_536 to GIB;
-        /// Allow USE.
+        /// Allow the statement USE.
         supported cold use_statements_enabled: bool = true;
     }
     "Tests of a cluster" {

@@ -85,8 +85,10 @@ fn a_coordinator_that_missed_a_movement_learns_of_it_before_it_shows_anything() 
     let reads: Vec<(i32, Read)> = acknowledged.iter().map(|pk| (*pk, read(&nodes, *pk))).collect();
     nodes.run(20);
     for (pk, read) in &reads {
-        let shown = read.borrow().as_ref().map(|r| r.as_ref().map_or(0, BTreeMap::len));
-        assert_ne!(shown, Some(0), "{pk} is acknowledged and was not found");
+        // It waits, or it shows the row; a read repair that is refused is no reason to fail.
+        let read = read.borrow();
+        let shown = read.as_ref().map(|rows| rows.as_ref().map(BTreeMap::len));
+        assert!(matches!(shown, None | Some(Ok(1))), "{pk} is acknowledged: {shown:?}");
     }
     learn(&nodes, 1, &now);
     nodes.run(500);
@@ -108,10 +110,7 @@ fn a_coordinator_that_cannot_learn_of_a_movement_fails_its_reads() {
     for (pk, read) in &reads {
         match read.borrow().clone().expect("it is answered") {
             Ok(rows) => assert_eq!(rows.len(), 1, "{pk}"),
-            Err(
-                RequestError::ReadTimeout { received: 0, block_for: 2, .. }
-                | RequestError::ReadFailure { received: 0 | 1, block_for: 2, .. },
-            ) => failed += 1,
+            Err(RequestError::ReadTimeout { received: 0, block_for: 2, .. }) => failed += 1,
             Err(other) => panic!("{pk}: {other:?}"),
         }
     }

@@ -48,9 +48,7 @@ impl ToPeer {
 
     /// Records a failed request.
     pub(super) fn note_error(&self, error: &MessagingError) {
-        if let MessagingError::Remote(ErrorReply::EpochTooOld { needed }) = error {
-            self.needed.set(self.needed.get().max(*needed));
-        }
+        note_needed(&self.needed, error);
     }
 
     /// Asks for the page or its digest.
@@ -72,5 +70,12 @@ impl ToPeer {
             let digest = bytes.map_err(|_| ReplicaError::Unknown)?;
             Ok(Answer::Digest(PageDigest(u128::from_be_bytes(digest))))
         })
+    }
+}
+
+/// Records the metadata that a replica wants the coordinator to have first: the read is planned again with it.
+pub(super) fn note_needed(known: &Cell<Epoch>, error: &MessagingError) {
+    if let MessagingError::Remote(ErrorReply::EpochTooOld { needed }) = error {
+        known.set(known.get().max(*needed));
     }
 }

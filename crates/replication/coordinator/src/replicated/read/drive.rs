@@ -24,7 +24,7 @@ use replica::{
     part_of, replica_error, resumed, tokens_of,
 };
 
-use super::asking::ToPeer;
+use super::asking::{ToPeer, note_needed};
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
 use super::filtered::{Filtered, Filtering};
 use super::plan::Plan;
@@ -634,9 +634,13 @@ impl<'a, S: RowSink> Reader<'a, S> {
                 Some(messaging.request(&outgoing, |out| Mutation { flags, bytes }.encode(out)))
             };
             let sent: Vec<_> = mutations.iter().filter_map(send).collect();
+            let needed = self.needed.clone();
             Box::pin(async move {
                 for answer in sent {
-                    answer.await.map_err(|error| replica_error(&error))?;
+                    answer.await.map_err(|error| {
+                        note_needed(&needed, &error);
+                        replica_error(&error)
+                    })?;
                 }
                 Ok(Answer::Repaired)
             })
