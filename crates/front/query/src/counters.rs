@@ -79,19 +79,19 @@ impl Counters {
             ),
             prepared_evicted: counter(
                 "cql_prepared_evicted_total",
-                "prepared statements that went for others",
+                "prepared statements evicted to make room for others",
             ),
             memory_pages: counter(
                 "cql_memory_pages_total",
-                "pages that ended before they had as many rows as asked for because of their size",
+                "pages that ended early because of their size",
             ),
             tombstone_pages: counter(
                 "cql_tombstone_pages_total",
-                "pages that ended behind tombstones",
+                "pages that ended early because they had read many tombstones",
             ),
             prepared_statements: shard.gauge(
                 "cql_prepared_statements",
-                "prepared statements kept now",
+                "prepared statements in the cache now",
                 &[],
             ),
             batch_partitions: ["logged", "unlogged", "counter"].map(|kind| {

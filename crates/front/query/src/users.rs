@@ -27,7 +27,7 @@ pub(crate) struct CidrMetrics {
 
 impl CidrMetrics {
     pub(crate) fn new(registry: &telemetry::Shard) -> CidrMetrics {
-        let help = "time to find out what a client may do, nanoseconds";
+        let help = "duration of checks of clients' addresses, nanoseconds";
         let checks = registry.histogram("cql_cidr_check_nanos", help, &[]);
         CidrMetrics { registry: registry.clone(), checks }
     }

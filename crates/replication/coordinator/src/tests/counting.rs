@@ -364,6 +364,28 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
 }
 
 #[test]
+fn no_replica_has_a_count_that_its_leader_does_not_have() {
+    // INV-counting-2.
+    let nodes = Nodes::start(&Options::new(13));
+    nodes.spawn(nodes.any_shard(1), |shard| async move {
+        for _ in 0..40 {
+            shard.coordinator.counters().count(order(&shard, One, 1, 1), None).await.unwrap();
+            shard.rt.sleep(millis(2)).await;
+        }
+    });
+    let of = |n| own_totals(&nodes, n).get(&1).copied().unwrap_or_default();
+    let mut under_way = 0;
+    while of(2).min(of(3)) < 40 {
+        nodes.run(1);
+        let others = of(2).max(of(3));
+        let leader = of(1);
+        assert!(others <= leader, "{others} of {leader}");
+        under_way += u32::from(others < leader);
+    }
+    assert!(under_way > 5, "{under_way}");
+}
+
+#[test]
 fn a_count_of_before_a_truncation_is_never_written_behind_it() {
     // INV-counting-4.
     let nodes = Nodes::start(&Options::new(10));
