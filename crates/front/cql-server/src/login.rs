@@ -30,7 +30,7 @@ use cql_wire::{ErrorCode, Opcode, response};
 use logins::pool::Verification;
 use logins::slowdown::{self, ADDRESS_WAIT_MAX};
 use logins::{Admission, Verdict, password};
-use query::{Failure, Result, ResultSink, Step, Ticket};
+use query::{Failure, Result, ResultSink, Step, Ticket, Waiting};
 use rt::Group;
 use rt::service::ServiceFailure;
 use rt::sync::oneshot;
@@ -45,8 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOGIN_PATIENCE: Duration = Duration::from_secs(20);
 /// Time that a turn is held for a hash whose client waits no longer. A stored hash may have a very high cost.
 const HASH_MAX: Duration = Duration::from_secs(3600);
-/// Answer to STARTUP.
-pub(crate) enum Early {
+/// Decision about the login of a connection that sent STARTUP.
+enum Early {
     /// READY; this server has no logins.
     Anonymous,
     /// READY; logged in as this role.
@@ -290,11 +290,74 @@ fn too_many_connections(role: &str) -> String {
     format!("Too many connections of role {role}")
 }
 
+/// Answers STARTUP. Where connections of a role are limited, the answer of a login by certificate waits for the count.
+///
+/// # Errors
+/// The connection's certificate stands for no role that may log in.
+pub(crate) fn startup(
+    server: &Rc<Server>,
+    sink: &FrameSink,
+    ticket: &Ticket,
+    out: &mut Vec<u8>,
+) -> Result<Step<Vec<u8>>> {
+    let session = &sink.session;
+    match early(server, session)? {
+        Early::Ask(class) => {
+            let about = Answering::new(sink.stream, ticket);
+            session.respond(out, &about, Opcode::Authenticate, |body| {
+                response::put_authenticate(body, class)
+            })?;
+            session.stage.set(Stage::Authenticating);
+        }
+        Early::Anonymous => ready(sink, ticket, None, out)?,
+        Early::LoggedIn(role) if server.settings.connections_per_role_max.is_none() => {
+            ready(sink, ticket, Some(&role), out)?;
+        }
+        Early::LoggedIn(role) => return Ok(Step::Waits(counted(server, sink, ticket, role))),
+    }
+    Ok(Step::Done)
+}
+
+/// Answers STARTUP of a connection that is logged in, as a role where the server has logins.
+fn ready(sink: &FrameSink, ticket: &Ticket, role: Option<&str>, out: &mut Vec<u8>) -> Result<()> {
+    let session = &sink.session;
+    session.respond(out, &Answering::new(sink.stream, ticket), Opcode::Ready, |_| Ok(()))?;
+    if let Some(role) = role {
+        session.client.log_in(role);
+    }
+    session.stage.set(Stage::Ready);
+    Ok(())
+}
+
+/// Answers STARTUP once the connection is counted for its role; refuses a connection too many and ends it.
+fn counted(
+    server: &Rc<Server>,
+    sink: &FrameSink,
+    ticket: &Ticket,
+    role: String,
+) -> Waiting<Vec<u8>> {
+    let (server, sink, ticket) = (server.clone(), sink.clone(), ticket.clone());
+    Box::pin(async move {
+        let mut out = server.query.buffer();
+        let answer = match server.count_for_role(&sink.session, &role).await {
+            true => ready(&sink, &ticket, Some(&role), &mut out),
+            false => Err(Failure::overloaded(too_many_connections(&role))),
+        };
+        if let Err(failure) = answer {
+            tracing::warn!(peer = %sink.session.client.peer, role, "connection refused: too many connections of its role");
+            server.query.counters.failed(failure.code());
+            sink.session.refuse_startup();
+            sink.failed(&mut out, &ticket, &failure);
+        }
+        out
+    })
+}
+
 /// Decides about the login of a connection that sent STARTUP.
 ///
 /// # Errors
 /// The connection's certificate stands for no role that may log in.
-pub(crate) fn early(server: &Rc<Server>, session: &Rc<Session>) -> Result<Early> {
+fn early(server: &Rc<Server>, session: &Rc<Session>) -> Result<Early> {
     let certificate = session.tls.as_ref().and_then(|tls| tls.peer.as_ref());
     let login = match &server.settings.authentication {
         Authentication::AllowAll => return Ok(Early::Anonymous),
@@ -311,21 +374,6 @@ pub(crate) fn early(server: &Rc<Server>, session: &Rc<Session>) -> Result<Early>
         tracing::debug!(peer = %session.client.peer, message, "login by certificate refused");
         Failure::Plain(ErrorCode::BadCredentials, message)
     })?;
-    if server.settings.connections_per_role_max.is_some() {
-        // STARTUP is answered at once; a connection too many is closed after it.
-        let (server, session, role) = (server.clone(), session.clone(), role.clone());
-        let (own, rt) = (server.clone(), server.rt.clone());
-        let count = async move {
-            let is_counted = own.count_for_role(&session, &role).await;
-            if !is_counted && !session.has_ended.get() {
-                tracing::warn!(peer = %session.client.peer, "{}", too_many_connections(&role));
-                session.overrun.set(true);
-                session.wake();
-            }
-        };
-        // The gate is closed: the connection ends, too.
-        let _ = server.gate.spawn(&rt, Group::Admin, "role-connections", count);
-    }
     Ok(Early::LoggedIn(role))
 }
 
