@@ -9,11 +9,11 @@
 
 use crate::connection::Connection;
 use crate::driver;
+use crate::first_of::first_of;
 use crate::mesh::ServerRequest;
 use crate::port::{CertificateLimits, Placement, Port, PortEncryption, TlsBeginning, WARN_PAUSE};
 use crate::server::{CqlServer, Server};
 use rt::{Accepted, Group, ListenOptions, PlainText, Stream, TlsServer, is_tls_handshake};
-use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -318,18 +318,4 @@ impl Drop for Listening {
     fn drop(&mut self) {
         self.0.listening.set(self.0.listening.get().saturating_sub(1));
     }
-}
-
-/// Returns the first future's output, or `None` if the second completes before.
-pub(crate) async fn first_of<A: Future, B: Future>(first: A, second: B) -> Option<A::Output> {
-    let mut first = std::pin::pin!(first);
-    let mut second = std::pin::pin!(second);
-    std::future::poll_fn(|cx| {
-        use std::task::Poll;
-        if let Poll::Ready(output) = first.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
-        }
-        second.as_mut().poll(cx).map(|_| None)
-    })
-    .await
 }

@@ -14,7 +14,7 @@
 
 use crate::frame_sink::FrameSink;
 use crate::held::{self, FailedCommit, Held};
-use crate::login::{self, Early};
+use crate::login;
 use crate::observed::{self, WaitingAnswer};
 use crate::pending::{Entry, Freed, Pending};
 use crate::running::{Running, Task};
@@ -55,6 +55,14 @@ type Step = query::Step<Vec<u8>>;
 /// A waiting request; returns its finished answer frames.
 type Waiting = query::Waiting<Vec<u8>>;
 
+/// A STARTUP, and the framing of what follows its answer.
+#[derive(Clone, Copy)]
+struct Starting {
+    stream: i16,
+    version: ProtocolVersion,
+    compression: Option<Compression>,
+}
+
 /// A request that was begun.
 struct Taken<'r> {
     request: &'r Request<'r>,
@@ -86,8 +94,8 @@ struct Core {
     held: Vec<Held>,
     /// Tasks of `held`, in the same order, while commits have to wait; else empty.
     held_tasks: Vec<Task>,
-    /// Set once STARTUP was accepted: the version and compression for the decoder.
-    started: Option<(ProtocolVersion, Option<Compression>)>,
+    /// A STARTUP whose answer is not in the output yet. No frame after it is decoded before.
+    starting: Option<Starting>,
     segmented: bool,
     /// No more requests are accepted; running ones are completed.
     closing: bool,
@@ -125,7 +133,7 @@ impl Connection {
                 pending: Pending::default(),
                 held: Vec::new(),
                 held_tasks: Vec::new(),
-                started: None,
+                starting: None,
                 segmented: false,
                 closing: false,
                 turn_began: Instant::ZERO,
@@ -160,9 +168,11 @@ impl Connection {
 
     /// Returns true if the connection can use more bytes. False while answers wait to be written,
     /// after an error that ends the connection, and while frames are left because too much is
-    /// unanswered.
+    /// unanswered or STARTUP is.
     pub fn wants_input(&self) -> bool {
-        !self.core.closing && self.core.output.is_empty() && !self.core.has_left
+        let core = &self.core;
+        let has_left = core.has_left || (core.starting.is_some() && !self.input.is_empty());
+        !core.closing && core.output.is_empty() && !has_left
     }
 
     /// Updates the memory charged to the account: input, answers, and `unsent` bytes of answers
@@ -243,12 +253,15 @@ impl Connection {
     pub fn turn(&mut self, cx: &mut Context<'_>) {
         self.core.sink.session.set_waker(cx.waker());
         self.poll_pending(cx);
+        if self.core.starting.is_some() {
+            self.end_startup();
+        }
         self.take_frames(cx);
         self.core.commit_held(cx);
         self.core.record_ended();
         self.core.take_events();
         self.core.flush();
-        if self.core.query.is_draining() || self.core.sink.session.overrun.get() {
+        if self.core.query.is_draining() || self.core.sink.session.must_close.get() {
             self.core.closing = true;
         }
     }
@@ -269,8 +282,30 @@ impl Connection {
         });
     }
 
+    /// Changes the framing once the answer of STARTUP is finished. The answer itself is sent in the framing from
+    /// before.
+    #[cold]
+    fn end_startup(&mut self) {
+        let core = &mut self.core;
+        let Some(Starting { stream, version, compression }) = core.starting else { return };
+        if core.sink.session.running.has(stream) {
+            return;
+        }
+        core.starting = None;
+        core.flush();
+        core.closing |= core.sink.session.must_close.get();
+        if core.sink.session.stage.get() == Stage::Established {
+            // It was refused; the client may try again.
+            return;
+        }
+        if self.decoder.start(version, compression).is_err() {
+            core.closing = true;
+        }
+        core.segmented = version.has_segments();
+    }
+
     fn take_frames(&mut self, cx: &mut Context<'_>) {
-        if self.core.closing || self.input.is_empty() {
+        if self.core.closing || self.input.is_empty() || self.core.starting.is_some() {
             return;
         }
         self.core.turn_began = self.core.server.rt.now();
@@ -294,13 +329,11 @@ impl Connection {
                 }
                 Err(error) => self.core.take_frame_error(&error),
             }
-            if let Some((version, compression)) = self.core.started.take() {
-                // READY or AUTHENTICATE is still sent in the old framing.
-                self.core.flush();
-                if self.decoder.start(version, compression).is_err() {
-                    self.core.closing = true;
+            if self.core.starting.is_some() {
+                self.end_startup();
+                if self.core.starting.is_some() {
+                    break;
                 }
-                self.core.segmented = version.has_segments();
             }
         }
         self.decoder.release_large();
@@ -732,25 +765,10 @@ impl Core {
         let version = self.sink.session.version();
         let options = StartupOptions::check(options, version)?;
         self.sink.session.start(&options, version);
-        match login::early(&self.server, &self.sink.session)? {
-            Early::Ask(class) => {
-                self.respond(ticket, Opcode::Authenticate, |body| {
-                    response::put_authenticate(body, class)
-                })?;
-                self.sink.session.stage.set(Stage::Authenticating);
-            }
-            Early::Anonymous => {
-                self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
-                self.sink.session.stage.set(Stage::Ready);
-            }
-            Early::LoggedIn(role) => {
-                self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
-                self.sink.session.client.log_in(&role);
-                self.sink.session.stage.set(Stage::Ready);
-            }
-        }
-        self.started = Some((version, options.compression));
-        Ok(Step::Done)
+        let step = login::startup(&self.server, &self.sink, ticket, &mut self.frames)?;
+        let (stream, compression) = (self.sink.stream, options.compression);
+        self.starting = Some(Starting { stream, version, compression });
+        Ok(step)
     }
 
     /// Commits the writes of this turn and answers them; enqueues the commit if it has to wait.

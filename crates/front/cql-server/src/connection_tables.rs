@@ -1,6 +1,7 @@
 //! Virtual tables about connections: `system_views.clients` and `system_views.queries`, collected from all shards.
 
-use crate::mesh::{ClientInfo, QueryInfo, ServerReply, ServerRequest};
+use crate::client_info::{ClientInfo, QueryInfo};
+use crate::mesh::{ServerReply, ServerRequest};
 use crate::server::Server;
 use cql_plan::virtual_row::{VirtualRowBuilder, VirtualRowError};
 use data::{CellRef, ClusteringBuf, DeletionTime, Liveness, RowBuilder};

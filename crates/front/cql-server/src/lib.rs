@@ -6,27 +6,36 @@
 //!
 //! Invariants: see `connection`.
 //!
-//! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `held`, `observed`, `driver`, `session`,
-//! `login`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`, `topology_events`, `connection_tables`.
+//! Imports go one way, from `assembly` over `accept`, `driver`, `connection` and `login` to `server` and `session`.
+//!
+//! Reading order: `settings`, `server`, `assembly`, `accept`, `connection`, `frame_sink`, `running`, `held`, `observed`, `driver`,
+//! `session`, `login`, `login_desk`, `role_connections`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`,
+//! `topology_events`, `connection_tables`.
 
 mod accept;
+mod assembly;
 mod auth;
 mod certificate_login;
+mod client_info;
 mod connection;
 mod connection_tables;
 mod counters;
 mod driver;
 mod error_frame;
+mod first_of;
 mod forwarded;
 mod frame_sink;
 pub mod fuzz;
 mod held;
 mod login;
+mod login_attempt;
+mod login_desk;
 mod mesh;
 mod observed;
 mod observed_requests;
 mod pending;
 mod port;
+mod role_connections;
 mod running;
 mod schema_events;
 mod server;
@@ -34,12 +43,14 @@ mod session;
 mod settings;
 mod topology_events;
 
+pub use assembly::ServerParts;
 pub use certificate_login::{CertificateLogin, RoleOfIdentity};
+pub use client_info::ClientInfo;
 pub use connection::Connection;
-pub use login::{LoginAttempt, LoginRefusal};
-pub use mesh::{ClientInfo, ServerMesh};
+pub use login_attempt::{LoginAttempt, LoginRefusal};
+pub use mesh::ServerMesh;
 pub use port::{CertificateLimits, Placement, Port, PortEncryption};
-pub use server::{CqlServer, ServerParts};
+pub use server::CqlServer;
 pub use settings::{Authentication, ServerSettings};
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Logins of clients: at STARTUP by certificate, after it by password.
 //!
-//! Owns: the order of checks of a login, the desk of shard 0 that verifies passwords for all shards, connections per
-//! role. Never: computes a hash (`logins::PasswordPool`), decides who waits (`logins::Slowdown`).
+//! Owns: the order of checks of a login. Never: computes a hash (`logins::PasswordPool`), decides who waits
+//! (`logins::Slowdown`), counts connections of a role (`role_connections`).
 //!
 //! A password is verified on the node's shard 0, so that failures count for the whole node:
 //! 1. a password that was verified recently on the connection's shard is accepted (the cache of [`crate::auth`]);
@@ -15,11 +15,13 @@
 //! waiting places and turns of their own.
 //!
 //! INV-login-1: waits are bounded ([`logins::slowdown::ADDRESS_WAIT_MAX`], [`PATIENCE`]) and their number is
-//! ([`WAITING_MAX`]); beyond that a login is refused with OVERLOADED.
+//! ([`crate::login_desk::WAITING_MAX`]); beyond that a login is refused with OVERLOADED.
 
-use crate::accept::first_of;
 use crate::auth::{self, Credentials};
+use crate::first_of::first_of;
 use crate::frame_sink::FrameSink;
+use crate::login_attempt::{LoginAttempt, LoginRefusal, busy, stopping};
+use crate::login_desk::{Admitted, Desk, Queued, Waits};
 use crate::mesh::{ServerReply, ServerRequest};
 use crate::server::{CqlServer, Server};
 use crate::session::{Answering, Session, Stage};
@@ -27,16 +29,15 @@ use crate::settings::Authentication;
 use cql_wire::{ErrorCode, Opcode, response};
 use logins::pool::Verification;
 use logins::slowdown::{self, ADDRESS_WAIT_MAX};
-use logins::{Admission, Login, PasswordPool, Passwords, Slowdown, Verdict, password};
-use query::{Failure, Result, ResultSink, Step, Ticket};
+use logins::{Admission, Verdict, password};
+use query::{Failure, Result, ResultSink, Step, Ticket, Waiting};
+use rt::Group;
 use rt::service::ServiceFailure;
-use rt::sync::{Notify, Semaphore, oneshot};
-use rt::{Group, MeshError};
-use std::cell::{Cell, RefCell};
+use rt::sync::oneshot;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
-use stdx::{FixedMap, ShardId};
+use stdx::ShardId;
 
 /// Time that a login waits for a thread.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -44,195 +45,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOGIN_PATIENCE: Duration = Duration::from_secs(20);
 /// Time that a turn is held for a hash whose client waits no longer. A stored hash may have a very high cost.
 const HASH_MAX: Duration = Duration::from_secs(3600);
-/// Logins that wait on a node; more are refused.
-pub(crate) const WAITING_MAX: usize = 2048;
-/// Waiting places out of [`WAITING_MAX`] for roles that have logged in from their address before.
-pub(crate) const WAITING_RESERVED: usize = 512;
-/// Pause before a message to shard 0 that found its ring full is sent again; it doubles.
-const RETRY_FIRST: Duration = Duration::from_millis(10);
-/// Longest such pause.
-const RETRY_MAX: Duration = Duration::from_secs(1);
-
-/// A login with a password.
-#[derive(Clone)]
-pub struct LoginAttempt {
-    /// Name of the role.
-    pub user: String,
-    /// Its password, as the client sent it.
-    pub password: String,
-    /// Address of the client.
-    pub address: IpAddr,
-}
-
-/// Reason why a login fails; the texts are for the client.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LoginRefusal {
-    /// Role or password are wrong, or the role may not log in.
-    Denied(String),
-    /// The node does not verify passwords now.
-    Overloaded(String),
-}
-
-/// Answer to STARTUP.
-pub(crate) enum Early {
+/// Decision about the login of a connection that sent STARTUP.
+enum Early {
     /// READY; this server has no logins.
     Anonymous,
     /// READY; logged in as this role.
     LoggedIn(String),
     /// AUTHENTICATE with this class name.
     Ask(&'static str),
-}
-
-/// Verifies passwords for all shards of the node; on shard 0.
-pub(crate) struct Desk {
-    pool: RefCell<Option<PasswordPool>>,
-    passwords: Passwords,
-    slowdown: RefCell<Slowdown>,
-    /// One for each thread of the pool, and one that is ready when it is.
-    turns: Semaphore,
-    /// Additional turns of known pairs: they do not wait for the turns of strangers.
-    turns_of_known: Semaphore,
-    waiting: Cell<usize>,
-    /// Networks with logins that wait for the end of another one, see [`Admission::Queued`].
-    queues: RefCell<FixedMap<u64, Queue>>,
-}
-
-/// Logins of one network that wait.
-#[derive(Default)]
-struct Queue {
-    waiting: usize,
-    /// A login of the network has ended.
-    ended: Notify,
-}
-
-impl Desk {
-    /// Starts the pool.
-    ///
-    /// # Errors
-    /// The system refused a thread.
-    pub(crate) fn start(rt: &rt::Rt) -> std::io::Result<Desk> {
-        // A quarter of the processors: requests go on while all threads hash.
-        let threads = (rt.shard_count() / 4).clamp(1, 16);
-        let pool = PasswordPool::start(rt, threads)?;
-        Ok(Desk {
-            passwords: pool.passwords(),
-            pool: RefCell::new(Some(pool)),
-            slowdown: RefCell::default(),
-            turns: Semaphore::new(2 * usize::from(threads)),
-            turns_of_known: Semaphore::new(usize::from(threads)),
-            waiting: Cell::new(0),
-            queues: RefCell::default(),
-        })
-    }
-
-    pub(crate) fn passwords(&self) -> Passwords {
-        self.passwords.clone()
-    }
-
-    pub(crate) fn failure(&self) -> impl Future<Output = Option<ServiceFailure>> + use<> {
-        let failure = self.pool.borrow().as_ref().map(PasswordPool::failure);
-        async move {
-            match failure {
-                Some(failure) => failure.await,
-                None => None,
-            }
-        }
-    }
-
-    pub(crate) async fn stop(&self) {
-        let pool = self.pool.borrow_mut().take();
-        if let Some(pool) = pool {
-            pool.stop().await;
-        }
-    }
-}
-
-/// Counts a login that waits.
-struct Waits<'a>(&'a Cell<usize>);
-
-impl<'a> Waits<'a> {
-    fn begin(desk: &'a Desk, is_known: bool) -> Option<Waits<'a>> {
-        let max = if is_known { WAITING_MAX } else { WAITING_MAX - WAITING_RESERVED };
-        let now = desk.waiting.get();
-        (now < max).then(|| {
-            desk.waiting.set(now + 1);
-            Waits(&desk.waiting)
-        })
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
-}
-
-/// A login in the queue of its network.
-struct Queued<'a> {
-    desk: &'a Desk,
-    network: u64,
-    ended: Notify,
-}
-
-impl<'a> Queued<'a> {
-    fn begin(desk: &'a Desk, network: u64) -> Queued<'a> {
-        let mut queues = desk.queues.borrow_mut();
-        let queue = queues.entry(network).or_default();
-        queue.waiting += 1;
-        Queued { desk, network, ended: queue.ended.clone() }
-    }
-}
-
-impl Drop for Queued<'_> {
-    fn drop(&mut self) {
-        let mut queues = self.desk.queues.borrow_mut();
-        if let Some(queue) = queues.get_mut(&self.network) {
-            queue.waiting = queue.waiting.saturating_sub(1);
-            if queue.waiting == 0 {
-                queues.remove(&self.network);
-            }
-        }
-    }
-}
-
-/// An admitted login; it ends unverified if it is dropped.
-struct Admitted<'a> {
-    server: &'a Server,
-    desk: &'a Desk,
-    network: u64,
-    login: Option<Login>,
-}
-
-impl Admitted<'_> {
-    fn is_known(&self) -> bool {
-        self.login.as_ref().is_some_and(Login::is_known)
-    }
-
-    fn end(&mut self, verdict: Verdict) {
-        let Some(login) = self.login.take() else { return };
-        self.desk.slowdown.borrow_mut().ended(self.server.rt.now(), login, verdict);
-        let ended = self.desk.queues.borrow().get(&self.network).map(|queue| queue.ended.clone());
-        if let Some(ended) = ended {
-            ended.notify_waiters();
-        }
-    }
-}
-
-impl Drop for Admitted<'_> {
-    fn drop(&mut self) {
-        self.end(Verdict::Unverified);
-    }
-}
-
-fn stopping() -> LoginRefusal {
-    LoginRefusal::Overloaded("the node is stopping".to_owned())
-}
-
-fn busy() -> LoginRefusal {
-    LoginRefusal::Overloaded(
-        "Server is busy verifying passwords and cannot accept more logins. Try again later."
-            .to_owned(),
-    )
 }
 
 impl CqlServer {
@@ -374,7 +194,7 @@ impl Server {
             let admission = desk.slowdown.borrow_mut().admit(now, address, &credentials.user);
             match admission {
                 Admission::After(wait, login) => {
-                    let admitted = Admitted { server: self, desk, network, login: Some(login) };
+                    let admitted = Admitted { rt: &self.rt, desk, network, login: Some(login) };
                     if !wait.is_zero() {
                         self.counters.logins_delayed.inc();
                         self.pause(wait).await?;
@@ -464,101 +284,80 @@ impl Server {
         }
         Ok(is_right)
     }
-
-    /// Counts a connection that logged in as a role; false if the role has too many. On shard 0.
-    pub(crate) fn enter_role(&self, role: &str) -> bool {
-        let Some(max) = self.settings.connections_per_role_max else { return true };
-        let mut by_role = self.by_role.borrow_mut();
-        let count = by_role.get(role).copied().unwrap_or(0);
-        if count >= max {
-            self.counters.refused_connections.inc();
-            return false;
-        }
-        by_role.insert(role.to_owned(), count + 1);
-        true
-    }
-
-    /// Ends the count of a connection of a role. On shard 0.
-    pub(crate) fn leave_role(&self, role: &str) {
-        let mut by_role: std::cell::RefMut<'_, FixedMap<String, usize>> = self.by_role.borrow_mut();
-        if let Some(count) = by_role.get_mut(role) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                by_role.remove(role);
-            }
-        }
-    }
-
-    /// Counts a connection for its role, where connections of a role are limited; false if the role has too many. A
-    /// task of the gate does this: a connection that ends meanwhile is counted for nothing.
-    pub(crate) async fn count_for_role(self: &Rc<Self>, session: &Rc<Session>, role: &str) -> bool {
-        if self.settings.connections_per_role_max.is_none() {
-            return true;
-        }
-        let (sender, receiver) = oneshot::channel();
-        let (server, session, role) = (self.clone(), session.clone(), Rc::<str>::from(role));
-        let count = async move {
-            // The connection may have ended.
-            let _ = sender.send(server.enter_role_as(&session, role).await);
-        };
-        // The gate is closed: the connection ends, too.
-        let spawned = self.gate.spawn(&self.rt, Group::Admin, "role-connections", count);
-        spawned.is_ok() && receiver.await.unwrap_or(false)
-    }
-
-    async fn enter_role_as(&self, session: &Session, role: Rc<str>) -> bool {
-        let has_room = if self.rt.shard() == ShardId(0) {
-            !session.has_ended.get() && self.enter_role(&role)
-        } else {
-            let request = ServerRequest::EnterRole(role.to_string());
-            matches!(
-                self.mesh.calls.call(&self.rt, ShardId(0), request).await,
-                Ok(ServerReply::Entered(true))
-            )
-        };
-        if has_room && session.has_ended.get() {
-            // `uncount_role` has run.
-            self.notify_first(|| ServerRequest::LeaveRole(role.to_string())).await;
-            return false;
-        }
-        if has_room {
-            *session.counted_role.borrow_mut() = Some(role);
-        }
-        has_room
-    }
-
-    /// Ends the count of a connection that ended.
-    pub(crate) async fn uncount_role(&self, session: &Session) {
-        let Some(role) = session.counted_role.borrow_mut().take() else { return };
-        if self.rt.shard() == ShardId(0) {
-            return self.leave_role(&role);
-        }
-        self.notify_first(|| ServerRequest::LeaveRole(role.to_string())).await;
-    }
-
-    /// Sends shard 0 a message that must not be lost while the node runs: retries while its ring is full.
-    pub(crate) async fn notify_first(&self, message: impl Fn() -> ServerRequest) {
-        let mut pause = RETRY_FIRST;
-        while let Err(error) = self.mesh.calls.call(&self.rt, ShardId(0), message()).await {
-            if error == MeshError::Closed || self.gate.is_closed() {
-                tracing::debug!(%error, "the end of a connection could not be counted: the node stops");
-                return;
-            }
-            self.rt.sleep(pause).await;
-            pause = (pause * 2).min(RETRY_MAX);
-        }
-    }
 }
 
 fn too_many_connections(role: &str) -> String {
     format!("Too many connections of role {role}")
 }
 
+/// Answers STARTUP. Where connections of a role are limited, the answer of a login by certificate waits for the count.
+///
+/// # Errors
+/// The connection's certificate stands for no role that may log in.
+pub(crate) fn startup(
+    server: &Rc<Server>,
+    sink: &FrameSink,
+    ticket: &Ticket,
+    out: &mut Vec<u8>,
+) -> Result<Step<Vec<u8>>> {
+    let session = &sink.session;
+    match early(server, session)? {
+        Early::Ask(class) => {
+            let about = Answering::new(sink.stream, ticket);
+            session.respond(out, &about, Opcode::Authenticate, |body| {
+                response::put_authenticate(body, class)
+            })?;
+            session.stage.set(Stage::Authenticating);
+        }
+        Early::Anonymous => ready(sink, ticket, None, out)?,
+        Early::LoggedIn(role) if server.settings.connections_per_role_max.is_none() => {
+            ready(sink, ticket, Some(&role), out)?;
+        }
+        Early::LoggedIn(role) => return Ok(Step::Waits(counted(server, sink, ticket, role))),
+    }
+    Ok(Step::Done)
+}
+
+/// Answers STARTUP of a connection that is logged in, as a role where the server has logins.
+fn ready(sink: &FrameSink, ticket: &Ticket, role: Option<&str>, out: &mut Vec<u8>) -> Result<()> {
+    let session = &sink.session;
+    session.respond(out, &Answering::new(sink.stream, ticket), Opcode::Ready, |_| Ok(()))?;
+    if let Some(role) = role {
+        session.client.log_in(role);
+    }
+    session.stage.set(Stage::Ready);
+    Ok(())
+}
+
+/// Answers STARTUP once the connection is counted for its role; refuses a connection too many and ends it.
+fn counted(
+    server: &Rc<Server>,
+    sink: &FrameSink,
+    ticket: &Ticket,
+    role: String,
+) -> Waiting<Vec<u8>> {
+    let (server, sink, ticket) = (server.clone(), sink.clone(), ticket.clone());
+    Box::pin(async move {
+        let mut out = server.query.buffer();
+        let answer = match server.count_for_role(&sink.session, &role).await {
+            true => ready(&sink, &ticket, Some(&role), &mut out),
+            false => Err(Failure::overloaded(too_many_connections(&role))),
+        };
+        if let Err(failure) = answer {
+            tracing::warn!(peer = %sink.session.client.peer, role, "connection refused: too many connections of its role");
+            server.query.counters.failed(failure.code());
+            sink.session.refuse_startup();
+            sink.failed(&mut out, &ticket, &failure);
+        }
+        out
+    })
+}
+
 /// Decides about the login of a connection that sent STARTUP.
 ///
 /// # Errors
 /// The connection's certificate stands for no role that may log in.
-pub(crate) fn early(server: &Rc<Server>, session: &Rc<Session>) -> Result<Early> {
+fn early(server: &Rc<Server>, session: &Rc<Session>) -> Result<Early> {
     let certificate = session.tls.as_ref().and_then(|tls| tls.peer.as_ref());
     let login = match &server.settings.authentication {
         Authentication::AllowAll => return Ok(Early::Anonymous),
@@ -575,21 +374,6 @@ pub(crate) fn early(server: &Rc<Server>, session: &Rc<Session>) -> Result<Early>
         tracing::debug!(peer = %session.client.peer, message, "login by certificate refused");
         Failure::Plain(ErrorCode::BadCredentials, message)
     })?;
-    if server.settings.connections_per_role_max.is_some() {
-        // STARTUP is answered at once; a connection too many is closed after it.
-        let (server, session, role) = (server.clone(), session.clone(), role.clone());
-        let (own, rt) = (server.clone(), server.rt.clone());
-        let count = async move {
-            let is_counted = own.count_for_role(&session, &role).await;
-            if !is_counted && !session.has_ended.get() {
-                tracing::warn!(peer = %session.client.peer, "{}", too_many_connections(&role));
-                session.overrun.set(true);
-                session.wake();
-            }
-        };
-        // The gate is closed: the connection ends, too.
-        let _ = server.gate.spawn(&rt, Group::Admin, "role-connections", count);
-    }
     Ok(Early::LoggedIn(role))
 }
 

@@ -76,6 +76,7 @@ pub(crate) fn observe(
     at_once: &mut Vec<u8>,
 ) -> Result<Step<Vec<u8>>> {
     let About { ticket, request } = *about;
+    let is_startup = matches!(request, Request::Startup(_));
     let (session, stream) = (&sink.session, sink.stream);
     let (server, sink, ticket) = (server.clone(), sink.clone(), ticket.clone());
     match step {
@@ -84,7 +85,10 @@ pub(crate) fn observe(
         Ok(Step::Waits(future)) => Ok(Step::Waits(Box::pin(async move {
             let mut out = future.await;
             if let Some(taken) = finish(&server.query, &sink.session, sink.stream) {
-                wait(&server, &sink, &ticket, taken, &mut out).await;
+                let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
+                if is_startup && !was_taken {
+                    sink.session.refuse_startup();
+                }
             }
             out
         }))),
@@ -93,7 +97,10 @@ pub(crate) fn observe(
             Some(taken) => {
                 let mut out = std::mem::take(at_once);
                 Ok(Step::Waits(Box::pin(async move {
-                    wait(&server, &sink, &ticket, taken, &mut out).await;
+                    let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
+                    if is_startup && !was_taken {
+                        sink.session.refuse_startup();
+                    }
                     out
                 })))
             }
@@ -116,19 +123,19 @@ pub(crate) fn observe(
     }
 }
 
-/// Waits for the observers; answers their failure instead of the result.
+/// Waits for the observers; answers their failure instead of the result. Returns false for their failure.
 pub(crate) async fn wait(
     server: &Server,
     sink: &FrameSink,
     ticket: &Ticket,
     taken: Taken,
     out: &mut Vec<u8>,
-) {
-    if let Err(failure) = taken.await {
-        out.clear();
-        server.query.counters.failed(failure.code());
-        sink.failed(out, ticket, &failure);
-    }
+) -> bool {
+    let Err(failure) = taken.await else { return true };
+    out.clear();
+    server.query.counters.failed(failure.code());
+    sink.failed(out, ticket, &failure);
+    false
 }
 
 /// A committed write whose answer waits for the observers.

@@ -6,7 +6,7 @@
 //!
 //! Source: Cassandra's `QueriesTable`, `Dispatcher.RequestProcessor` and `toString` of its messages.
 
-use crate::mesh::QueryInfo;
+use crate::client_info::QueryInfo;
 use cql_wire::{BatchQuery, Consistency, Request};
 use query::{PreparedId, without_password};
 use std::cell::RefCell;

@@ -5,11 +5,10 @@
 //! statements ([`query`]).
 
 use crate::auth::CredentialsCache;
-use crate::connection_tables::ConnectionTables;
+use crate::client_info::{ClientInfo, QueryInfo};
 use crate::counters::Counters;
-use crate::forwarded;
-use crate::login::Desk;
-use crate::mesh::{ClientInfo, MeshCalls, QueryInfo, ServerMesh, ServerReply, ServerRequest};
+use crate::login_desk::Desk;
+use crate::mesh::ServerMesh;
 use crate::pending::Freed;
 use crate::port::{CertificateLimits, HANDSHAKES_MAX};
 use crate::schema_events;
@@ -17,17 +16,11 @@ use crate::session::{Session, Stage};
 use crate::settings::ServerSettings;
 use crate::topology_events::News;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
-use coordinator::Coordinator;
 use cql_plan::guardrails::DiskPressure;
-use cql_plan::plan::PlanLimits;
 use cql_wire::{Event, Opcode, ProtocolVersion, scylla};
-use membership::Membership;
-use query::{
-    ConnectionLoad, Executor, ExecutorParts, Guardrails, REQUEST_BYTES, TableLatencies,
-    VirtualSource,
-};
+use query::{ConnectionLoad, Executor, Guardrails, REQUEST_BYTES, TableLatencies};
 use rt::sync::Semaphore;
-use rt::{Gate, Group, Reply, Rt, Stream, TlsInfo, TlsServer};
+use rt::{Gate, Group, Rt, TlsInfo, TlsServer};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -38,30 +31,22 @@ use stdx::{FixedMap, HostId, Instant, TableId, Uuid};
 use store::StoreError;
 use truncation::Truncations;
 
-/// Components of a [`CqlServer`].
-pub struct ServerParts {
-    /// The shard.
-    pub rt: Rt,
-    /// Access to all data of the node.
-    pub coordinator: Coordinator,
-    /// Schema and roles.
-    pub membership: Membership,
-    /// The same on all shards.
-    pub settings: Arc<ServerSettings>,
-    /// Limits that plans enforce.
-    pub plan_limits: PlanLimits,
-    /// Channels to the other shards' servers.
-    pub mesh: Arc<ServerMesh>,
-    /// Source of the virtual tables that this crate does not compute.
-    pub virtual_source: Rc<dyn VirtualSource>,
-}
-
 /// The CQL server of one shard. Clones share it.
 #[derive(Clone)]
 pub struct CqlServer {
     pub(crate) inner: Rc<Server>,
 }
 
+/// The parts of a [`Server`] that others made.
+pub(crate) struct ServerCore {
+    pub(crate) rt: Rt,
+    pub(crate) query: Rc<Executor>,
+    pub(crate) settings: Arc<ServerSettings>,
+    pub(crate) mesh: Arc<ServerMesh>,
+    pub(crate) gate: Gate,
+}
+
+/// State of the CQL server of one shard, which all its connections share.
 pub(crate) struct Server {
     pub(crate) rt: Rt,
     /// Executes the statements of this shard.
@@ -100,71 +85,6 @@ pub(crate) struct Server {
 }
 
 impl CqlServer {
-    /// Assembles the server and begins to serve the other shards' servers. No connection is
-    /// accepted before [`CqlServer::listen_on`].
-    pub fn new(parts: ServerParts) -> CqlServer {
-        let ServerParts {
-            rt,
-            coordinator,
-            membership,
-            settings,
-            plan_limits,
-            mesh,
-            virtual_source,
-        } = parts;
-        let mut salt = [0; 16];
-        rt.random_fill(&mut salt);
-        let gate = rt.gate("cql-connections");
-        let tables = Rc::new(ConnectionTables::new(virtual_source));
-        let query = Executor::new(ExecutorParts {
-            rt: rt.clone(),
-            coordinator,
-            membership: membership.clone(),
-            settings: settings.query.clone(),
-            plan_limits,
-            gate: gate.clone(),
-            shards: Rc::new(MeshCalls { rt: rt.clone(), mesh: mesh.clone() }),
-            virtual_source: tables.clone(),
-        });
-        let inner = Rc::new(Server {
-            query,
-            mesh: mesh.clone(),
-            gate,
-            credentials: CredentialsCache::new(
-                salt,
-                settings.credentials_validity,
-                settings.credentials_cache_max_entries,
-            ),
-            desk: RefCell::new(None),
-            by_role: RefCell::default(),
-            counters: Counters::new(&rt.telemetry()),
-            news: News::default(),
-            sessions: RefCell::default(),
-            next_session: Cell::new(1),
-            by_ip: RefCell::default(),
-            commits_wait: Cell::new(false),
-            waiting: Cell::new(0),
-            drained: rt::sync::Notify::new(),
-            traced_by_chance: Cell::new(0),
-            allow_older_protocols: Cell::new(settings.allow_older_protocols),
-            listening: Cell::new(0),
-            tls: RefCell::new(None),
-            warned_of_expiry: Cell::new(None),
-            handshakes: Semaphore::new(HANDSHAKES_MAX),
-            settings,
-            rt: rt.clone(),
-        });
-        tables.show_connections_of(&inner);
-        let server = CqlServer { inner };
-        forwarded::install(&server);
-        query::serve_scans(&server.inner.query);
-        let hook = server.clone();
-        membership.on_applied(move |before, after| hook.announce_changes(before, after));
-        let serving = server.clone();
-        mesh.calls.serve(&rt, move |request, reply| serving.serve_request(request, reply));
-        server
-    }
-
     /// Returns the executor of this shard's statements.
     pub fn executor(&self) -> &Rc<Executor> {
         &self.inner.query
@@ -196,7 +116,11 @@ impl CqlServer {
 
     /// Notifies registered clients of changes, once the system tables show them: drivers answer an
     /// event with a query of `system_schema` or `system.peers`.
-    fn announce_changes(&self, before: &Arc<ClusterSnapshot>, after: &Arc<ClusterSnapshot>) {
+    pub(crate) fn announce_changes(
+        &self,
+        before: &Arc<ClusterSnapshot>,
+        after: &Arc<ClusterSnapshot>,
+    ) {
         if before.members != after.members {
             let events = self.inner.news.changed(before, after);
             self.inner.announce_nodes(&events);
@@ -309,65 +233,44 @@ impl CqlServer {
             session.wake();
         }
     }
-
-    fn serve_request(&self, request: ServerRequest, reply: Reply<ServerReply>) {
-        let server = self.inner.clone();
-        match request {
-            ServerRequest::Adopt(moved, beginning) => {
-                // Counted by the shard that accepted it.
-                match Stream::from_moved(&server.rt, moved) {
-                    Ok(conn) => self.serve_counted(conn, beginning),
-                    Err(error) => {
-                        server.mesh.closed(server.rt.shard());
-                        tracing::warn!(%error, "a connection could not be taken over");
-                    }
-                }
-                reply.send(ServerReply::Done);
-            }
-            ServerRequest::Closed(ip) => {
-                server.forget_ip(ip);
-                reply.send(ServerReply::Done);
-            }
-            ServerRequest::Prepare { text, keyspace } => {
-                // The shard that the client is connected to reports errors.
-                let _ = query::prepare_here(&server.query, &text, keyspace.as_deref());
-                reply.send(ServerReply::Done);
-            }
-            ServerRequest::LogIn(attempt) => {
-                let verifying = server.clone();
-                let verify = async move {
-                    reply.send(ServerReply::LoggedIn(verifying.verify(attempt).await));
-                };
-                // The gate is closed: the caller's shard stops, too.
-                let _ = server.gate.spawn(&server.rt, Group::Admin, "login", verify);
-            }
-            ServerRequest::HashPassword(password) => {
-                let hashing = server.clone();
-                let hash = async move {
-                    reply.send(ServerReply::Hashed(
-                        query::hash_password(&hashing.query, &password).await,
-                    ));
-                };
-                let _ = server.gate.spawn(&server.rt, Group::Admin, "hash-password", hash);
-            }
-            ServerRequest::EnterRole(role) => {
-                reply.send(ServerReply::Entered(server.enter_role(&role)));
-            }
-            ServerRequest::LeaveRole(role) => {
-                server.leave_role(&role);
-                reply.send(ServerReply::Done);
-            }
-            ServerRequest::Clients => reply.send(ServerReply::Clients(server.clients())),
-            ServerRequest::Queries => reply.send(ServerReply::Queries(server.queries())),
-            ServerRequest::Truncation(request) => server
-                .query
-                .truncations
-                .serve(request, move |answer| reply.send(ServerReply::Truncation(answer))),
-        }
-    }
 }
 
 impl Server {
+    /// A server without connections and ports.
+    pub(crate) fn new(core: ServerCore) -> Server {
+        let ServerCore { rt, query, settings, mesh, gate } = core;
+        let mut salt = [0; 16];
+        rt.random_fill(&mut salt);
+        Server {
+            query,
+            mesh,
+            gate,
+            credentials: CredentialsCache::new(
+                salt,
+                settings.credentials_validity,
+                settings.credentials_cache_max_entries,
+            ),
+            desk: RefCell::new(None),
+            by_role: RefCell::default(),
+            counters: Counters::new(&rt.telemetry()),
+            news: News::default(),
+            sessions: RefCell::default(),
+            next_session: Cell::new(1),
+            by_ip: RefCell::default(),
+            commits_wait: Cell::new(false),
+            waiting: Cell::new(0),
+            drained: rt::sync::Notify::new(),
+            traced_by_chance: Cell::new(0),
+            allow_older_protocols: Cell::new(settings.allow_older_protocols),
+            listening: Cell::new(0),
+            tls: RefCell::new(None),
+            warned_of_expiry: Cell::new(None),
+            handshakes: Semaphore::new(HANDSHAKES_MAX),
+            settings,
+            rt,
+        }
+    }
+
     pub(crate) fn is_draining(&self) -> bool {
         self.query.is_draining()
     }

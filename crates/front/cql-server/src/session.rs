@@ -46,8 +46,8 @@ pub(crate) struct Session {
     pub(crate) observed: ObservedRequests,
     /// Event frames to be sent with the next answers.
     pub(crate) pushed: RefCell<Vec<u8>>,
-    /// The client does not read its events: close.
-    pub(crate) overrun: Cell<bool>,
+    /// No request is accepted any more; the connection is closed once its answers are sent.
+    pub(crate) must_close: Cell<bool>,
     /// The connection's task.
     pub(crate) waker: RefCell<Option<Waker>>,
     /// Scratch buffer of frame compression.
@@ -112,7 +112,7 @@ impl Session {
             running: RunningRequests::default(),
             observed: ObservedRequests::default(),
             pushed: RefCell::default(),
-            overrun: Cell::new(false),
+            must_close: Cell::new(false),
             waker: RefCell::new(None),
             scratch: RefCell::default(),
             is_logging_in: Cell::new(false),
@@ -124,6 +124,13 @@ impl Session {
 
     pub(crate) fn version(&self) -> ProtocolVersion {
         self.client.negotiated.get().version
+    }
+
+    /// Takes a STARTUP back whose answer became an error: the connection ends with it.
+    #[cold]
+    pub(crate) fn refuse_startup(&self) {
+        self.stage.set(Stage::Established);
+        self.must_close.set(true);
     }
 
     /// Applies STARTUP's options.
@@ -243,7 +250,8 @@ impl Session {
     pub(crate) fn push_event(&self, frame: &[u8], bytes_max: usize) {
         let mut pushed = self.pushed.borrow_mut();
         if pushed.len().saturating_add(frame.len()) > bytes_max {
-            self.overrun.set(true);
+            // The client does not read its events.
+            self.must_close.set(true);
         } else {
             pushed.extend_from_slice(frame);
         }

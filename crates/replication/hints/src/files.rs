@@ -8,8 +8,11 @@ use rt::{Buf, File, Fs, OpenOptions, Rt};
 use stdx::{IoError, IoErrorKind, WallMicros};
 
 use crate::catalog::HintFile;
-use crate::format::{BadHeader, FileHeader, FileId, HEADER_BYTES, PROGRESS_BYTES, Progress};
-use crate::sealed::{HintCipher, HintSealing, KEY_SUFFIX};
+use crate::format::{
+    BadHeader, FileHeader, FileId, HEADER_BYTES, HintSealing, PROGRESS_BYTES, Progress,
+};
+use crate::key_files::{self, KEY_SUFFIX};
+use crate::sealed::HintCipher;
 
 const PROGRESS_SUFFIX: &str = ".offset";
 /// Added to the name of a file that is set aside.
@@ -131,13 +134,18 @@ impl Directory {
     pub(crate) async fn remove_file(&self, id: FileId) -> Result<(), IoError> {
         self.remove(&self.path_of(id)).await?;
         self.remove(&self.progress_path(id)).await?;
-        self.remove(&self.key_path(id)).await?;
+        self.remove(&key_files::path_for(&self.path_of(id))).await?;
         self.sync().await
+    }
+
+    /// Creates the data key of a file that does not exist yet.
+    pub(crate) async fn new_cipher(&self, id: FileId) -> Result<HintCipher, IoError> {
+        key_files::create(&self.fs, &self.path_of(id), id).await
     }
 
     /// Removes the key of a file that could not be created. The next start finds one that cannot be removed.
     pub(crate) async fn remove_orphan_key(&self, id: FileId) {
-        if let Err(error) = self.remove(&self.key_path(id)).await {
+        if let Err(error) = self.remove(&key_files::path_for(&self.path_of(id))).await {
             tracing::warn!(%error, "cannot remove the key of a hint file that could not be created");
         }
     }
@@ -184,7 +192,7 @@ impl Directory {
                 None
             }
         };
-        let cipher = self.cipher_of(id).await?;
+        let cipher = key_files::open(&self.fs, &self.path_of(id), id).await?;
         Ok(Begin { file, header: FileHeader::decode(&header), progress, cipher })
     }
 

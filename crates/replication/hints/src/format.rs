@@ -15,11 +15,9 @@ use codec::checksum::Crc32;
 use codec::{DecodeError, Reader};
 use stdx::{HostId, Uuid, WallMicros};
 
-use crate::sealed::HintSealing;
-
 /// Version of files whose mutations are stored as they are.
 pub const FORMAT_VERSION: u16 = 1;
-/// Version of files whose mutations are sealed ([`crate::sealed`]); otherwise as version 1.
+/// Version of files whose mutations are sealed (`sealed`); otherwise as version 1.
 pub const SEALED_VERSION: u16 = 2;
 /// Length of the file header.
 pub const HEADER_BYTES: usize = 64;
@@ -64,6 +62,16 @@ impl FileId {
         // One spelling per file.
         (id.file_name() == name).then_some(id)
     }
+}
+
+/// Form of new hint files: encrypted or plain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HintSealing {
+    /// Mutations are stored as they are.
+    #[default]
+    Plain,
+    /// With a data key of its own, under the active key of the node.
+    Sealed,
 }
 
 /// Header of a file.

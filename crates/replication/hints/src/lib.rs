@@ -17,7 +17,7 @@
 //! INV-hints-4: unreadable bytes are reported in the log and cost no hint but their own.
 //!
 //! Reading order: [`Hints`], [`policy`] (all decisions), [`format`], [`walk`], then `writer`,
-//! `delivery`, `leave`, `sealed`. See `docs/formats/hints.md`.
+//! `delivery`, `leave`, `sealed`, `key_files`. See `docs/formats/hints.md`.
 
 #![cfg_attr(
     not(test),
@@ -33,6 +33,7 @@ mod flight;
 pub mod format;
 pub mod fuzz;
 mod hints;
+mod key_files;
 mod leave;
 pub mod policy;
 mod sealed;
@@ -44,6 +45,6 @@ mod writer;
 
 pub use catalog::PendingHints;
 pub use error::HintsError;
+pub use format::HintSealing;
 pub use hints::{Hints, HintsParts, Missed, Redistribute};
-pub use sealed::HintSealing;
 pub use settings::HintsSettings;

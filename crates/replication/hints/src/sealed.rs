@@ -1,38 +1,21 @@
 //! Encrypted hint files: the mutation of each record is sealed.
 //!
-//! The data key of a file is in `<file>.key`, a record of [`at_rest::KeyRecord`], which is durable before the file
-//! exists and is removed after it. A file with header version [`SEALED_VERSION`] is encrypted. The tag of a record also
-//! covers when the hint was written and its `gc_grace_seconds`.
+//! A file with header version [`crate::format::SEALED_VERSION`] is encrypted. The tag of a record also covers when the
+//! hint was written and its `gc_grace_seconds`. The data keys of files are in `key_files`.
 
 use std::rc::Rc;
 
-use at_rest::{DataKey, KeyRecord, RECORD_OVERHEAD_BYTES, RecordCipher};
-use rt::damaged;
-use stdx::{IoError, IoErrorKind};
+use at_rest::{DataKey, RECORD_OVERHEAD_BYTES, RecordCipher};
 
-use crate::files::Directory;
 use crate::format::{FileId, HintRef};
 use crate::walk::Found;
-
-/// Form of new hint files: encrypted or plain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum HintSealing {
-    /// Mutations are stored as they are.
-    #[default]
-    Plain,
-    /// With a data key of its own, under the active key of the node.
-    Sealed,
-}
-
-/// Added to the name of a hint file for the record of its key.
-pub(crate) const KEY_SUFFIX: &str = ".key";
 
 /// The encryption of one file.
 #[derive(Clone)]
 pub(crate) struct HintCipher(Rc<RecordCipher>);
 
 impl HintCipher {
-    fn new(key: &DataKey, id: FileId) -> HintCipher {
+    pub(crate) fn new(key: &DataKey, id: FileId) -> HintCipher {
         HintCipher(Rc::new(RecordCipher::new(key, &id.file_name())))
     }
 
@@ -63,56 +46,5 @@ impl HintCipher {
         let HintRef { written_at, gc_grace_seconds, .. } = found.hint;
         let hint = HintRef { written_at, gc_grace_seconds, mutation: plain };
         Some(Found { at: found.at, next: found.next, hint })
-    }
-}
-
-impl Directory {
-    pub(crate) fn key_path(&self, id: FileId) -> String {
-        format!("{}{KEY_SUFFIX}", self.path_of(id))
-    }
-
-    /// A new data key for a file that does not exist yet; its record is durable.
-    pub(crate) async fn new_cipher(&self, id: FileId) -> Result<HintCipher, IoError> {
-        let path = self.key_path(id);
-        let keys = self.fs.keys();
-        let made = keys.and_then(|keys| keys.new_data_key(&mut |out| self.fs.random_fill(out)));
-        let Some((key, record)) = made else {
-            return Err(IoError {
-                kind: IoErrorKind::PermissionDenied,
-                operation: "encrypt",
-                path,
-                detail: "there is no active key".to_owned(),
-            });
-        };
-        self.fs.write_atomic(&path, record.encode()).await?;
-        Ok(HintCipher::new(&key, id))
-    }
-
-    /// The encryption of an existing file. `None`: it has no record of a key.
-    ///
-    /// # Errors
-    /// `PermissionDenied`: the named key is not known, the file has to wait; `Damaged`: the record is; others.
-    pub(crate) async fn cipher_of(&self, id: FileId) -> Result<Option<HintCipher>, IoError> {
-        let path = self.key_path(id);
-        let bytes = match self.fs.read(&path, at_rest::record::RECORD_BYTES_MAX).await {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind == IoErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let record = KeyRecord::decode(&bytes).map_err(|error| damaged(&path, error))?;
-        let opened = match self.fs.keys() {
-            Some(keys) => keys.open(&record),
-            None => Err(at_rest::missing_key(&record)),
-        };
-        let key = opened.map_err(|error| match error.is_damage() {
-            true => damaged(&path, error),
-            false => IoError {
-                kind: IoErrorKind::PermissionDenied,
-                operation: "decrypt",
-                path: self.path_of(id),
-                detail: error.to_string(),
-            },
-        })?;
-        Ok(Some(HintCipher::new(&key, id)))
     }
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::error::HintsError;
-use crate::format::{HEADER_BYTES, RECORD_HEADER_BYTES};
-use crate::sealed::HintSealing;
+use crate::format::{HEADER_BYTES, HintSealing, RECORD_HEADER_BYTES};
 
 /// Settings of hints and their delivery. Names in quotes are those of `cassandra.yaml`; bounds are
 /// of the node, each shard has its share.

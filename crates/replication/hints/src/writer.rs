@@ -16,10 +16,10 @@ use stdx::{HostId, IoErrorKind};
 
 use crate::catalog::{Active, HintFile, Kept};
 use crate::error::HintsError;
-use crate::format::{self, FileHeader, FileId, HEADER_BYTES, HintRef, Place};
+use crate::format::{self, FileHeader, FileId, HEADER_BYTES, HintRef, HintSealing, Place};
 use crate::hints::Inner;
 use crate::policy::Dropped;
-use crate::sealed::{HintCipher, HintSealing};
+use crate::sealed::HintCipher;
 
 impl Inner {
     /// Writes and syncs what waits for every replica.

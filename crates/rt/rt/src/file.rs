@@ -1,10 +1,9 @@
 //! File handles of both worlds.
 
 use crate::env::Env;
-use crate::handle::Rt;
+use crate::handle::{Rt, SharedKeys};
 use at_rest::KeyRing;
 use rt_native::Buf;
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use stdx::{IoError, IoErrorKind};
@@ -19,9 +18,6 @@ pub struct Fs {
     env: Env,
     keys: SharedKeys,
 }
-
-/// The keys of encryption at rest that a shard has; empty until [`Rt::set_file_keys`].
-pub(crate) type SharedKeys = Rc<RefCell<Option<Arc<KeyRing>>>>;
 
 /// An exclusive lock between processes, held until dropped.
 pub struct FileLock {

@@ -314,6 +314,71 @@ fn an_answer_is_sent_after_the_observer_has_taken_its_request() {
     });
 }
 
+/// Sends STARTUP; returns the answer once the observer has taken it with this outcome.
+async fn startup_held(client: &mut Client, slow: &Slow, outcome: query::Result<()>) -> Got {
+    let mut startup = Box::pin(client.startup(&[]));
+    let polled = poll_fn(|cx| Poll::Ready(startup.as_mut().poll(cx))).await;
+    assert!(polled.is_pending());
+    slow.waiting.borrow_mut().remove(0).send(outcome).unwrap();
+    startup.await
+}
+
+#[test]
+fn the_answer_to_a_startup_that_waits_has_the_framing_from_before_it() {
+    run(|rt| async move {
+        let class = "org.apache.cassandra.auth.PasswordAuthenticator".to_owned();
+        for (settings, expected) in
+            [(settings(), Body::Ready), (with_password(), Body::Authenticate(class))]
+        {
+            let server = node(&rt, settings, &Meshes::new(1)).await;
+            let slow = Rc::new(Slow::default());
+            server.executor().observers.add(slow.clone());
+            for version in [V4, V5, V6] {
+                let mut client = Client::new(&server, version);
+                let got = startup_held(&mut client, &slow, Ok(())).await;
+                assert_eq!(got.body, expected, "{version}");
+                let observer: Rc<dyn RequestObserver> = slow.clone();
+                server.executor().observers.remove(&observer);
+                // The next request has the new framing.
+                let got = client.query("SELECT key FROM system.local").await;
+                assert_eq!(matches!(got.body, Body::Rows(_)), expected == Body::Ready, "{got:?}");
+                server.executor().observers.add(observer);
+                // A STARTUP that the observer could not take logs nobody in.
+                let mut client = Client::new(&server, version);
+                let failure = query::Failure::overloaded("too slow");
+                let (code, _) = startup_held(&mut client, &slow, Err(failure)).await.error();
+                assert_eq!(code, ErrorCode::Overloaded, "{version}");
+                turns(&mut client).await;
+                assert!(client.connection.is_finished(), "{version}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_follows_a_startup_that_waits_is_decoded_after_its_answer() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let slow = Rc::new(Slow::default());
+        server.executor().observers.add(slow.clone());
+        let mut client = Client::new(&server, V4);
+        let mut startup = Box::pin(client.startup(&[]));
+        let polled = poll_fn(|cx| Poll::Ready(startup.as_mut().poll(cx))).await;
+        assert!(polled.is_pending());
+        drop(startup);
+        assert!(client.connection.wants_input());
+        client.send(1, &Request::Options);
+        turns(&mut client).await;
+        assert_eq!(slow.waiting.borrow().len(), 1);
+        assert!(!client.connection.wants_input());
+        let observer: Rc<dyn RequestObserver> = slow.clone();
+        server.executor().observers.remove(&observer);
+        slow.waiting.borrow_mut().remove(0).send(Ok(())).unwrap();
+        assert_eq!(client.receive().await.body, Body::Ready);
+        assert!(matches!(client.receive().await.body, Body::Supported(_)));
+    });
+}
+
 /// INV-observed-1.
 #[test]
 fn a_request_whose_client_disconnects_before_the_answer_is_logged() {

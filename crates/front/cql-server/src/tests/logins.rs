@@ -2,7 +2,7 @@
 
 use super::roles::{guarded, login, server_with};
 use super::*;
-use crate::login::{WAITING_MAX, WAITING_RESERVED};
+use crate::login_desk::{WAITING_MAX, WAITING_RESERVED};
 use std::net::{IpAddr, Ipv4Addr};
 
 fn address(n: usize) -> SocketAddr {
