@@ -34,7 +34,7 @@ cargo xtask COMMAND
   steps             names of the steps of `test`, one a line
   fuzz [--list]     names of the fuzz functions
   fuzz NAME [SECONDS]   runs one under libFuzzer (needs a nightly toolchain)
-  perf compare [--only null,load,equal,start,scans,compaction] [--rows 500000] [--seconds 15] [--warm 20]
+  perf compare [--only null,load,equal,start,scans,compaction,tls,handshakes,audit,at-rest] [--rows 500000] [--seconds 15] [--warm 20]
                [--repeat 3] [--equal-repeat 5] [--start-repeat 5] [--memory 1G]
                [--restart-mb 1024] [--replay-mb 256] [--compacted standard1|series]
                [--without-cassandra]

@@ -4,7 +4,7 @@
 //! Owns: the choice of files by the settings ([`sources`]), the effects of reloads and of expiring certificates. Never:
 //! formats (`tls::material`), the schedule of reloads (`tls::reload`). A start reads everything before it changes
 //! anything; unusable content is an error that names its file. A reload replaces the keys in use only after all new ones
-//! were checked together.
+//! were checked together, and never by an expired certificate.
 
 pub(crate) mod follow;
 pub(crate) mod nodes;
@@ -22,7 +22,7 @@ use tls::reload::Fingerprint;
 use tls::rustls::ServerConfig;
 use tls::{ClientAuth, Identity, PeerCertificate, ServerParts, TimeProvider, TlsError, Trust};
 
-use follow::KeyFollower;
+use follow::{KeyFollower, Prepared};
 use sources::{Reading, Sources, keystore, tickets};
 
 /// Name of the setting in errors.
@@ -67,7 +67,7 @@ impl ClientKeys {
     pub(crate) fn install(self, rt: &Rt, gate: &Gate, server: &CqlServer) -> Rc<KeyFollower> {
         let limits = limits(&self.reading.options);
         let server = server.clone();
-        self.follow(rt, gate, Box::new(move |tls| server.set_tls(tls, limits)))
+        self.follow(rt, gate, Rc::new(move |tls| server.set_tls(tls, limits)))
     }
 
     /// Puts the keys into use and follows their files until the gate closes.
@@ -75,23 +75,23 @@ impl ClientKeys {
         let Loaded { tls, fingerprint, certificates } = self.loaded;
         put_to_use(tls);
         let reading = self.reading.clone();
-        let apply = move |sources: &Sources| {
-            let loaded = build(&reading, sources)?;
-            put_to_use(loaded.tls);
-            Ok(loaded.certificates)
+        let prepare = move |sources: &Sources| {
+            let Loaded { tls, certificates, .. } = build(&reading, sources)?;
+            let put_to_use = put_to_use.clone();
+            Ok(Prepared { certificates, put_to_use: Box::new(move || put_to_use(tls)) })
         };
         KeyFollower::begin(
             rt,
             gate,
             self.reading,
             follow::InUse { fingerprint, certificates },
-            Box::new(apply),
+            Box::new(prepare),
         )
     }
 }
 
 /// Makes new connections use these keys.
-type PutToUse = Box<dyn Fn(TlsServer)>;
+type PutToUse = Rc<dyn Fn(TlsServer)>;
 
 /// Limits on the certificates of the other side.
 pub(crate) fn limits(options: &EncryptionOptions) -> CertificateLimits {
@@ -270,7 +270,7 @@ mod tests {
             let keys = load(&rt, &options).await.unwrap().unwrap();
             let (gate, used) = (rt.gate("keys"), Rc::new(Cell::new(0)));
             let counted = used.clone();
-            let put_to_use = Box::new(move |_: TlsServer| counted.set(counted.get() + 1));
+            let put_to_use = Rc::new(move |_: TlsServer| counted.set(counted.get() + 1));
             let follower = keys.follow(&rt, &gate, put_to_use);
             let pass = async |seconds| rt.sleep(Duration::from_secs(seconds)).await;
             pass(30).await;
@@ -293,6 +293,53 @@ mod tests {
             pass(60).await;
             assert_eq!((used.get(), follower.failures.get()), (3, 3));
             assert!(follower.expiry.get() > 4_000_000_000);
+        });
+    }
+
+    /// A key with a certificate that ends on the second day of a year.
+    fn certificate_until(year: i32) -> String {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["node".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 2);
+        key.serialize_pem() + &params.self_signed(&key).unwrap().pem()
+    }
+
+    #[test]
+    fn a_reload_never_installs_an_expired_certificate() {
+        run(|rt| async move {
+            let put = async |year| {
+                write(&rt, "/tls/k.pem", &[certificate_until(year).as_bytes()]).await;
+            };
+            put(2031).await;
+            let options = options("{enabled: true, keystore: /tls/k.pem}");
+            let keys = load(&rt, &options).await.unwrap().unwrap();
+            let (gate, used) = (rt.gate("keys"), Rc::new(Cell::new(0)));
+            let counted = used.clone();
+            let put_to_use = Rc::new(move |_: TlsServer| counted.set(counted.get() + 1));
+            let follower = keys.follow(&rt, &gate, put_to_use);
+            let expiry = follower.expiry.get();
+            // The machine's year is 2030.
+            for (year, expected) in [(2030, false), (2032, true), (2029, false)] {
+                put(year).await;
+                let (before, reloaded) = (used.get(), follower.reload().await);
+                assert_eq!(used.get() > before, expected, "{year}");
+                match reloaded {
+                    Ok(()) => assert!(expected && follower.expiry.get() > expiry, "{year}"),
+                    Err(error) => {
+                        let error = error.to_string();
+                        assert!(error.contains("expired") && error.contains("days ago"), "{error}");
+                        assert!(error.starts_with("\"client_encryption_options\""), "{error}");
+                    }
+                }
+            }
+            assert_eq!((follower.reloads.get(), follower.failures.get()), (1, 2));
+            // A change of the files is refused alike, and no reload is needed for the next one.
+            put(2028).await;
+            rt.sleep(Duration::from_secs(30)).await;
+            assert_eq!((follower.reloads.get(), follower.failures.get()), (1, 3));
+            put(2033).await;
+            rt.sleep(Duration::from_secs(30)).await;
+            assert_eq!((follower.reloads.get(), follower.failures.get()), (2, 3));
         });
     }
 

@@ -112,12 +112,19 @@ pub struct Node<'a> {
     pub heap: &'a str,
     /// Sync mode of its commit log.
     pub sync: Sync,
+    /// More settings for its cassandra.yaml.
+    pub more: &'a str,
 }
 
 /// Starts one node that is alone and waits for it.
 pub fn start(home: &Path, heap: &str) -> Result<Server> {
+    start_with(home, heap, "")
+}
+
+/// The same with more settings.
+pub fn start_with(home: &Path, heap: &str, more: &str) -> Result<Server> {
     let address = "127.0.0.1";
-    let node = Node { number: 0, address, seed: address, heap, sync: Sync::Periodic };
+    let node = Node { number: 0, address, seed: address, heap, sync: Sync::Periodic, more };
     let mut server = begin(home, &node)?;
     server.wait()?;
     Ok(server)
@@ -125,7 +132,12 @@ pub fn start(home: &Path, heap: &str) -> Result<Server> {
 
 /// Where the node that is alone has its SSTables.
 pub fn data(home: &Path) -> PathBuf {
-    home.join("cassandra/data/data")
+    node_data(home).join("data")
+}
+
+/// Where it has everything.
+pub fn node_data(home: &Path) -> PathBuf {
+    home.join("cassandra/data")
 }
 
 /// Suffix of the directories of a node.
@@ -198,6 +210,7 @@ fn configuration(node: &Node<'_>, data: &Path) -> Result<String> {
         at("saved_caches"),
         at("cdc_raw"),
     )?;
+    yaml.push_str(node.more);
     Ok(yaml)
 }
 
@@ -215,11 +228,19 @@ pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
         crate::disk::create_dir_all(directory)?;
     }
     crate::disk::write(conf.join("cassandra.yaml"), configuration(node, &data)?)?;
+    // The appender of the audit log is that of the logback.xml that Cassandra ships, without rolling.
     crate::disk::write(
         conf.join("logback.xml"),
-        "<configuration><appender name=\"O\" class=\"ch.qos.logback.core.ConsoleAppender\">\
-         <encoder><pattern>%-5level %date{ISO8601} %msg%n</pattern></encoder></appender>\
-         <root level=\"INFO\"><appender-ref ref=\"O\"/></root></configuration>",
+        format!(
+            "<configuration><appender name=\"AUDIT\" class=\"ch.qos.logback.core.FileAppender\"><file>{}</file>\
+             <encoder><pattern>%-5level [%thread] %date{{ISO8601}} %F:%L - %msg%n</pattern></encoder></appender>\
+             <logger name=\"org.apache.cassandra.audit\" additivity=\"false\" level=\"INFO\">\
+             <appender-ref ref=\"AUDIT\"/></logger>\
+             <appender name=\"O\" class=\"ch.qos.logback.core.ConsoleAppender\">\
+         <encoder><pattern>%-5level %date{{ISO8601}} %msg%n</pattern></encoder></appender>\
+             <root level=\"INFO\"><appender-ref ref=\"O\"/></root></configuration>",
+            data.join("audit-text/audit.log").display()
+        ),
     )?;
     let lib = base.join("lib");
     let mut jamm = None;

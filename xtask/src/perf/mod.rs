@@ -6,7 +6,7 @@
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
-//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `compaction`, `report`;
+//! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `compaction`, `security`, `report`;
 //! then `nodes`, `cluster`, `contended`, `schema`, `cluster_scans`, `replicated`; `pair`, `streaming`, `repair`; `watched`, `large`, `wide`.
 
 mod cassandra;
@@ -32,6 +32,7 @@ pub mod replicated;
 mod report;
 mod scans;
 mod schema;
+mod security;
 mod settings;
 mod start;
 pub mod streaming;
@@ -55,12 +56,32 @@ pub fn compare(root: &Path, words: &[&str]) -> Result<bool> {
     let settings = Settings::parse(words)?;
     let home = root.join("target/perf");
     crate::disk::create_dir_all(&home)?;
-    let latte = Latte::install(root, &home)?;
+    let latte = match settings.needs_latte() {
+        true => Some(Latte::install(root, &home)?),
+        false => None,
+    };
     process::build_helenus(root)?;
     let mut report = Report::new();
     report.keep("settings", json!(settings));
     report.keep("machine", machine());
 
+    if let Some(latte) = &latte {
+        loads(root, &home, latte, &settings, &mut report)?;
+    }
+    security_costs(root, &home, &settings, &mut report)?;
+    println!("{}", report.verdict_lines());
+    println!("{} and {}", home.join("report.md").display(), home.join("compare.json").display());
+    Ok(true)
+}
+
+/// The sections whose load is that of `latte`.
+fn loads(
+    root: &Path,
+    home: &Path,
+    latte: &Latte,
+    settings: &Settings,
+    report: &mut Report,
+) -> Result<()> {
     let of_load: Vec<Kind> = [
         (Kind::Null, settings.has(Section::Null)),
         (Kind::Helenus, settings.has(Section::Load)),
@@ -70,38 +91,60 @@ pub fn compare(root: &Path, words: &[&str]) -> Result<bool> {
     .filter_map(|(kind, wanted)| wanted.then_some(kind))
     .collect();
     if !of_load.is_empty() {
-        let mut servers = started(root, &home, &settings, &of_load)?;
-        throughput::run(&latte, &mut servers, &settings, &mut report)?;
+        let mut servers = started(root, home, settings, &of_load)?;
+        throughput::run(latte, &mut servers, settings, report)?;
         end(servers)?;
-        report.write(&home)?;
+        report.write(home)?;
     }
     if settings.has(Section::Equal) {
         let mut kinds = vec![Kind::Null, Kind::Helenus];
         kinds.extend(settings.cassandra.then_some(Kind::Cassandra));
-        let mut servers = started(root, &home, &settings, &kinds)?;
-        equal::run(&latte, &mut servers, &settings, &mut report)?;
+        let mut servers = started(root, home, settings, &kinds)?;
+        equal::run(latte, &mut servers, settings, report)?;
         end(servers)?;
-        report.write(&home)?;
+        report.write(home)?;
     }
     if settings.has(Section::Start) {
-        start::run(root, &home, &latte, &settings, &mut report)?;
-        report.write(&home)?;
+        start::run(root, home, latte, settings, report)?;
+        report.write(home)?;
     }
     if settings.has(Section::Scans) {
         let mut kinds = vec![Kind::Helenus];
         kinds.extend(settings.cassandra.then_some(Kind::Cassandra));
-        let mut servers = started(root, &home, &settings, &kinds)?;
-        scans::run(&mut servers, &settings, &mut report)?;
+        let mut servers = started(root, home, settings, &kinds)?;
+        scans::run(&mut servers, settings, report)?;
         end(servers)?;
-        report.write(&home)?;
+        report.write(home)?;
     }
     if settings.has(Section::Compaction) {
-        compaction::run(root, &home, &latte, &settings, &mut report)?;
-        report.write(&home)?;
+        compaction::run(root, home, latte, settings, report)?;
+        report.write(home)?;
     }
-    println!("{}", report.verdict_lines());
-    println!("{} and {}", home.join("report.md").display(), home.join("compare.json").display());
-    Ok(true)
+    Ok(())
+}
+
+/// The sections about the cost of security.
+fn security_costs(
+    root: &Path,
+    home: &Path,
+    settings: &Settings,
+    report: &mut Report,
+) -> Result<()> {
+    let bench = security::Bench { root, home, settings };
+    type Run = fn(&security::Bench<'_>, &mut Report) -> Result<()>;
+    let sections: [(Section, Run); 4] = [
+        (Section::Tls, security::tls::run),
+        (Section::Handshakes, security::handshakes::run),
+        (Section::Audit, security::audit::run),
+        (Section::AtRest, security::at_rest::run),
+    ];
+    for (section, run) in sections {
+        if settings.has(section) {
+            run(&bench, report)?;
+            report.write(home)?;
+        }
+    }
+    Ok(())
 }
 
 /// Servers that wait, paused, for their turn.

@@ -124,7 +124,8 @@ impl Nodes {
         let mut servers = Vec::new();
         for number in 1..=3 {
             let address = cassandra_address(number);
-            let node = cassandra::Node { number, address: &address, seed: &seed, heap, sync };
+            let (address, seed) = (address.as_str(), seed.as_str());
+            let node = cassandra::Node { number, address, seed, heap, sync, more: "" };
             servers.push(cassandra_node(home, &node)?);
         }
         Nodes::wait(servers, Tool::Cassandra(home.to_owned()), begun)

@@ -18,6 +18,14 @@ pub enum Section {
     Scans,
     /// Flushes, a major compaction, latencies meanwhile.
     Compaction,
+    /// Requests over TLS.
+    Tls,
+    /// A client beside very many handshakes.
+    Handshakes,
+    /// The audit log.
+    Audit,
+    /// Encrypted SSTables.
+    AtRest,
 }
 
 /// Rows to flush and compact.
@@ -80,6 +88,10 @@ impl Settings {
                 Section::Start,
                 Section::Scans,
                 Section::Compaction,
+                Section::Tls,
+                Section::Handshakes,
+                Section::Audit,
+                Section::AtRest,
             ],
         };
         let mut words = words.iter();
@@ -112,6 +124,12 @@ impl Settings {
         Ok(s)
     }
 
+    /// Returns true if a section is to run that `latte` puts the load on.
+    pub fn needs_latte(&self) -> bool {
+        let of_bench = [Section::Tls, Section::Handshakes, Section::Audit, Section::AtRest];
+        self.sections.iter().any(|section| !of_bench.contains(section))
+    }
+
     /// Returns true if a section is to run.
     pub fn has(&self, section: Section) -> bool {
         self.sections.contains(&section)
@@ -134,8 +152,13 @@ fn section(name: &str) -> Result<Section> {
         "start" => Section::Start,
         "scans" => Section::Scans,
         "compaction" => Section::Compaction,
+        "tls" => Section::Tls,
+        "handshakes" => Section::Handshakes,
+        "audit" => Section::Audit,
+        "at-rest" => Section::AtRest,
         _ => bail!(
-            "--only takes null, load, equal, start, scans, compaction (with commas), not \"{name}\""
+            "--only takes null, load, equal, start, scans, compaction, tls, handshakes, audit, at-rest (with \
+             commas), not \"{name}\""
         ),
     })
 }
@@ -151,6 +174,9 @@ mod tests {
         let some = Settings::parse(&["--only", "null,start", "--without-cassandra"]).unwrap();
         assert_eq!(some.sections, [Section::Null, Section::Start]);
         assert!(!some.cassandra);
+        assert!(some.needs_latte());
+        let security = Settings::parse(&["--only", "tls,handshakes,audit,at-rest"]).unwrap();
+        assert!(security.has(Section::AtRest) && !security.needs_latte());
         assert!(Settings::parse(&["--only", "nil"]).is_err());
         assert!(Settings::parse(&["--only"]).is_err());
     }

@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::io;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use blocking_client::{CqlConnection, CqlError, DialError, Endpoint, ReadWait};
+use blocking_client::{CqlConnection, CqlError, ReadWait, Socket};
 use cql_client::{Login, LoginError, Received};
 use cql_wire::request::RequestOptions;
 use cql_wire::{
     BoundValue, Consistency, ProtocolVersion, QueryParameters, Request, ResponseBody, ValueList,
 };
 
+use super::tls::Server;
 use super::{Outcome, Plan, Workload};
 
 /// Longest answer that is taken.
@@ -35,7 +35,7 @@ impl fmt::Display for Failure {
     }
 }
 
-fn lost(error: io::Error) -> Failure {
+pub(crate) fn lost(error: io::Error) -> Failure {
     Failure::Io("the connection was lost".to_owned(), error)
 }
 
@@ -55,7 +55,8 @@ fn login_wanted(by: &str) -> String {
 
 /// A connection that is ready for requests.
 pub(crate) struct Connection {
-    link: CqlConnection<TcpStream>,
+    link: CqlConnection<Socket>,
+    is_resumed: bool,
     insert_id: Vec<u8>,
     read_id: Vec<u8>,
 }
@@ -76,16 +77,22 @@ struct Waiting {
 }
 
 impl Connection {
-    pub(crate) fn open(host: &str, port: u16) -> Result<Connection, Failure> {
-        let failed = |error: DialError| match error {
-            DialError::Option(error) => lost(error),
-            error => Failure::Io(format!("cannot connect to {host}:{port}"), error.into_io()),
-        };
-        let (stream, _) = Endpoint { host, port, timeout: None }.dial().map_err(failed)?;
-        let mut link = CqlConnection::new(stream, ProtocolVersion::V4, FRAME_BYTES_MAX);
+    pub(crate) fn open(server: &Server) -> Result<Connection, Failure> {
+        Connection::over(server.dial()?)
+    }
+
+    /// Logs in over a fresh stream.
+    pub(crate) fn over(socket: Socket) -> Result<Connection, Failure> {
+        let is_resumed = socket.is_resumed();
+        let mut link = CqlConnection::new(socket, ProtocolVersion::V4, FRAME_BYTES_MAX);
         let login = Login::plain().with("DRIVER_NAME", "helenus bench");
         link.login(login, Some(ANSWER_MAX)).map_err(broken)?;
-        Ok(Connection { link, insert_id: Vec::new(), read_id: Vec::new() })
+        Ok(Connection { link, is_resumed, insert_id: Vec::new(), read_id: Vec::new() })
+    }
+
+    /// Returns true if the TLS session is that of an earlier connection.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.is_resumed
     }
 
     /// Runs one statement.
@@ -417,7 +424,7 @@ mod tests {
         });
         let mut plan = plan(Workload::Mixed);
         (plan.operations, plan.interval) = (Some(1000), None);
-        let mut connection = Connection::open("127.0.0.1", port).unwrap();
+        let mut connection = Connection::open(&Server::plain("127.0.0.1", port)).unwrap();
         connection.prepare(&plan).unwrap();
         let outcome = connection.run(&plan, 0, Instant::now()).unwrap();
         assert_eq!((outcome.operations, outcome.errors), (1000, 0));

@@ -9,7 +9,9 @@
 //! protocol.
 
 mod client;
+mod connect;
 mod null_server;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +22,7 @@ use telemetry::HistogramSnapshot;
 
 use crate::{exit, resources};
 use client::{Connection, Failure};
+use tls::{Server, TlsFlags};
 
 /// Largest number of requests in flight on one connection: their bytes fit the sockets' buffers, so
 /// that neither side waits for the other to read.
@@ -36,6 +39,8 @@ pub enum Command {
     Mixed(Arguments),
     /// Write whole rows IF NOT EXISTS, under keys that no other run has
     InsertNew(Arguments),
+    /// Open many connections at once and close them
+    Connect(connect::Arguments),
     /// Answer CQL without a database: nothing is stored, INSERT is answered by void, SELECT by
     /// canned rows (one, or as many as LIMIT says). For measuring what the machine itself costs
     NullServer(null_server::Arguments),
@@ -98,6 +103,8 @@ pub struct Arguments {
     /// Report as one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    tls: TlsFlags,
 }
 
 fn identifier(text: &str) -> Result<String, String> {
@@ -180,6 +187,7 @@ pub fn main(command: Command) -> u8 {
         Command::Read(arguments) => load(Workload::Read, &arguments),
         Command::Mixed(arguments) => load(Workload::Mixed, &arguments),
         Command::InsertNew(arguments) => load(Workload::InsertNew, &arguments),
+        Command::Connect(arguments) => connect::main(&arguments),
         Command::NullServer(arguments) => null_server::main(&arguments),
     }
 }
@@ -208,15 +216,17 @@ fn load(workload: Workload, arguments: &Arguments) -> u8 {
 
 fn run(workload: Workload, arguments: &Arguments, window: usize) -> Result<Report, Failure> {
     let plan = Arc::new(plan(workload, arguments, window));
-    let mut first = Connection::open(&arguments.host, arguments.port)?;
+    let server = Server::new(&arguments.host, arguments.port, &arguments.tls)?;
+    let mut first = Connection::open(&server)?;
     for statement in schema(arguments) {
         first.query(&statement)?;
     }
     drop(first);
-    let mut connections = Vec::new();
+    let (mut connections, mut resumed) = (Vec::new(), 0);
     for number in 0..arguments.connections {
-        let mut connection = Connection::open(&arguments.host, arguments.port)?;
+        let mut connection = Connection::open(&server)?;
         connection.prepare(&plan)?;
+        resumed += u64::from(connection.is_resumed());
         connections.push((number, connection));
     }
     let before = arguments.pid.and_then(resources::usage_of);
@@ -235,7 +245,7 @@ fn run(workload: Workload, arguments: &Arguments, window: usize) -> Result<Repor
     }
     let took = start.elapsed();
     let after = arguments.pid.and_then(resources::usage_of);
-    Ok(Report { workload, arguments: arguments.clone(), total, took, before, after })
+    Ok(Report { workload, arguments: arguments.clone(), total, resumed, took, before, after })
 }
 
 fn plan(workload: Workload, arguments: &Arguments, window: usize) -> Plan {
@@ -295,6 +305,8 @@ struct Report {
     workload: Workload,
     arguments: Arguments,
     total: Outcome,
+    /// Connections that resumed a TLS session.
+    resumed: u64,
     took: Duration,
     before: Option<resources::Usage>,
     after: Option<resources::Usage>,
@@ -349,6 +361,10 @@ impl Report {
             self.total.errors,
             self.total.missing
         );
+        if a.tls.is_on() {
+            let (resumed, all) = (self.resumed, a.connections);
+            let _ = writeln!(out, "TLS       {resumed} of {all} connections resumed a session");
+        }
         let _ = writeln!(out, "rate      {:.0} operations/s", self.rate());
         let _ = writeln!(
             out,
@@ -394,6 +410,8 @@ impl Report {
             "workload": format!("{:?}", self.workload).to_lowercase(),
             "in_flight": a.in_flight,
             "connections": a.connections,
+            "tls": a.tls.is_on(),
+            "resumed_connections": self.resumed,
             "keys": a.keys,
             "seconds": self.took.as_secs_f64(),
             "operations": self.total.operations,
@@ -433,7 +451,7 @@ mod tests {
     fn arguments(line: &str) -> Arguments {
         match parse(line).unwrap() {
             Command::Insert(a) | Command::Read(a) | Command::Mixed(a) | Command::InsertNew(a) => a,
-            Command::NullServer(_) => panic!("no load: {line}"),
+            Command::Connect(_) | Command::NullServer(_) => panic!("no load: {line}"),
         }
     }
 
@@ -477,6 +495,13 @@ mod tests {
         assert!(parse("scan").is_err());
         assert!(parse("read --keyspace a;b").is_err());
         assert!(parse("read --keyspace a_b").is_ok());
+        assert!(parse("read --tls-ca a.pem").is_err(), "without --tls nothing is encrypted");
+        assert!(parse("read --tls --tls-ca a.pem --tls-insecure").is_err());
+        assert!(parse("read --tls --tls-key k.pem --tls-insecure").is_err());
+        assert!(parse("read --tls --tls-cert c.pem --tls-key k.pem --tls-insecure").is_ok());
+        assert_eq!(main(parse("read --tls").unwrap()), exit::FAILED);
+        assert!(parse("connect --count 0").is_err());
+        assert!(parse("connect --count 1 --tls --tls-insecure").is_ok());
         assert!(parse("null-server --smp 0").is_err());
         assert!(parse("null-server --smp 1 --port 0").is_ok());
         assert_eq!(main(parse("read --connections 1 --in-flight 1025").unwrap()), exit::USAGE);
@@ -492,17 +517,20 @@ mod tests {
         let usage = |cpu_ticks, resident_bytes| resources::Usage { cpu_ticks, resident_bytes };
         let report = Report {
             workload: Workload::Read,
-            arguments: arguments("read --pid 7"),
+            arguments: arguments("read --pid 7 --tls --tls-insecure"),
             total,
+            resumed: 3,
             took: Duration::from_secs(2),
             before: Some(usage(100, 0)),
             after: Some(usage(150, 64 << 20)),
         };
         let text = report.text();
         assert!(text.contains("rate      50 operations/s\n"), "{text}");
+        assert!(text.contains("TLS       3 of 4 connections resumed a session\n"), "{text}");
         assert!(text.contains("p99 2.000,"), "{text}");
         assert!(text.contains("0.50 s CPU, 5.0000 s per 1,000 operations, 64 MiB"), "{text}");
         let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!((&json["tls"], &json["resumed_connections"]), (&true.into(), &3.into()));
         assert_eq!(json["latency_ms"]["max"], 2.0);
         assert_eq!(json["server"]["cpu_seconds"], 0.5);
     }

@@ -220,7 +220,7 @@ impl JavaProperties {
     }
 }
 
-fn source(name: &str, path: &str) -> Result<Source, String> {
+pub(crate) fn source(name: &str, path: &str) -> Result<Source, String> {
     let bytes = bytes(name, path, SOURCE_BYTES_MAX)?;
     Ok(Source { place: format!("\"{name}\" {path}"), bytes })
 }

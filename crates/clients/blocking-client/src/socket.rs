@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind};
 
 /// Operations that a driver needs of a byte stream.
 pub trait Transport: Read + Write {
@@ -122,6 +122,44 @@ pub enum Socket {
     Tls(Box<TlsSession>),
 }
 
+/// A handshake of which the client's first message was sent, so that many can be under way at once.
+pub struct BegunHandshake {
+    session: TlsSession,
+    address: SocketAddr,
+    timeout: Duration,
+}
+
+impl BegunHandshake {
+    /// Sends the first message over a socket to `address`, the address of a host.
+    ///
+    /// # Errors
+    /// `Tls`.
+    pub fn new(
+        socket: TcpStream,
+        address: SocketAddr,
+        host: &str,
+        peer: TlsPeer,
+    ) -> Result<BegunHandshake, DialError> {
+        let failed = |error| DialError::Tls(address, error);
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.unwrap_or_else(|_| ServerName::IpAddress(address.ip().into()));
+        let tls = ClientConnection::new(peer.config, name).map_err(Error::other).map_err(failed)?;
+        let mut session = TlsSession { tls, socket };
+        session.send().map_err(failed)?;
+        Ok(BegunHandshake { session, address, timeout: peer.timeout })
+    }
+
+    /// Waits until both sides have agreed.
+    ///
+    /// # Errors
+    /// `Tls`.
+    pub fn finish(mut self) -> Result<Socket, DialError> {
+        let finished = self.session.handshake(self.timeout);
+        finished.map_err(|error| DialError::Tls(self.address, error))?;
+        Ok(Socket::Tls(Box::new(self.session)))
+    }
+}
+
 /// TLS over a socket.
 pub struct TlsSession {
     tls: ClientConnection,
@@ -153,17 +191,17 @@ impl Socket {
         host: &str,
         peer: TlsPeer,
     ) -> Result<Socket, DialError> {
-        let failed = |error| DialError::Tls(address, error);
-        let name = ServerName::try_from(host.to_owned());
-        let name = name.unwrap_or_else(|_| ServerName::IpAddress(address.ip().into()));
-        let tls = ClientConnection::new(peer.config, name).map_err(Error::other).map_err(failed)?;
-        let mut session = TlsSession { tls, socket };
-        session.handshake(peer.timeout).map_err(failed)?;
-        Ok(Socket::Tls(Box::new(session)))
+        BegunHandshake::new(socket, address, host, peer)?.finish()
     }
-}
 
-impl Socket {
+    /// Returns true if the TLS session is that of an earlier connection.
+    pub fn is_resumed(&self) -> bool {
+        match self {
+            Socket::Plain(_) => false,
+            Socket::Tls(session) => session.tls.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+
     /// Longest wait of each read; `None`: no limit.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use tls::reload::Fingerprint;
 use tls::rustls::time_provider::DefaultTimeProvider;
 use tls::{PeerCertificate, TlsError};
 
-use crate::encryption::follow::{InUse, KeyFollower};
+use crate::encryption::follow::{InUse, KeyFollower, Prepared};
 use crate::encryption::sources::{Reading, Sources, keystore};
 use crate::encryption::{limits, server_config};
 
@@ -63,13 +63,14 @@ impl ApiKeys {
     pub(super) fn install(self, rt: &Rt, gate: &Gate, server: AdminAccess) -> Rc<KeyFollower> {
         let ApiKeys { reading, plain, loaded } = self;
         let kept = reading.clone();
-        let apply = move |sources: &Sources| {
+        let prepare = move |sources: &Sources| {
             let loaded = build(&kept, plain, sources)?;
-            server.set_encryption(loaded.encryption);
-            Ok(loaded.certificates)
+            let (server, encryption) = (server.clone(), loaded.encryption);
+            let put_to_use = Box::new(move || server.set_encryption(encryption));
+            Ok(Prepared { certificates: loaded.certificates, put_to_use })
         };
         let in_use = InUse { fingerprint: loaded.fingerprint, certificates: loaded.certificates };
-        KeyFollower::begin(rt, gate, reading, in_use, Box::new(apply))
+        KeyFollower::begin(rt, gate, reading, in_use, Box::new(prepare))
     }
 }
 

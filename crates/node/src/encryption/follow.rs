@@ -13,9 +13,16 @@ use super::sources::{Reading, Sources};
 /// Interval at which the files are read to detect changes.
 const POLL: Duration = Duration::from_secs(10);
 
-/// Builds configurations from the files, checks all parts together, makes new connections use them; returns the leaf
-/// certificates of the node.
-type Apply = Box<dyn Fn(&Sources) -> Result<Vec<PeerCertificate>, TlsError>>;
+/// Configurations that were built from the files, all parts checked together, and are not in use yet.
+pub(crate) struct Prepared {
+    /// Leaf certificates of the node.
+    pub(crate) certificates: Vec<PeerCertificate>,
+    /// Makes new connections use them.
+    pub(crate) put_to_use: Box<dyn FnOnce()>,
+}
+
+/// Builds configurations from the files.
+type Prepare = Box<dyn Fn(&Sources) -> Result<Prepared, TlsError>>;
 
 /// Keys and certificates that were put into use at the start.
 pub(crate) struct InUse {
@@ -27,7 +34,7 @@ pub(crate) struct InUse {
 pub(crate) struct KeyFollower {
     rt: Rt,
     reading: Reading,
-    apply: Apply,
+    prepare: Prepare,
     reload: RefCell<Reload>,
     certificates: RefCell<Vec<(PeerCertificate, ExpiryWatch)>>,
     pub(super) reloads: telemetry::Counter,
@@ -42,21 +49,21 @@ impl KeyFollower {
         gate: &Gate,
         reading: Reading,
         in_use: InUse,
-        apply: Apply,
+        prepare: Prepare,
     ) -> Rc<KeyFollower> {
-        let follower = Rc::new(KeyFollower::new(rt, reading, in_use, apply));
+        let follower = Rc::new(KeyFollower::new(rt, reading, in_use, prepare));
         let following = follower.clone();
         // The gate is closed: the node stops.
         let _ = gate.spawn(rt, Group::Admin, "tls-reload", async move { following.follow().await });
         follower
     }
 
-    fn new(rt: &Rt, reading: Reading, in_use: InUse, apply: Apply) -> KeyFollower {
+    fn new(rt: &Rt, reading: Reading, in_use: InUse, prepare: Prepare) -> KeyFollower {
         let shard = rt.telemetry();
         let labels = [("settings", reading.section)];
         KeyFollower {
             rt: rt.clone(),
-            apply,
+            prepare,
             reload: RefCell::new(Reload::new(in_use.fingerprint)),
             certificates: RefCell::new(watched(in_use.certificates)),
             reloads: shard.counter(
@@ -120,8 +127,11 @@ impl KeyFollower {
         fingerprint: Fingerprint,
     ) -> Result<(), TlsError> {
         let section = self.reading.section;
-        match read.and_then(|sources| (self.apply)(&sources)) {
-            Ok(certificates) => {
+        let now = self.rt.wall().0.div_euclid(1_000_000);
+        let prepared = read.and_then(|sources| (self.prepare)(&sources));
+        match prepared.and_then(|prepared| unexpired(section, prepared, now)) {
+            Ok(Prepared { certificates, put_to_use }) => {
+                put_to_use();
                 self.reload.borrow_mut().loaded(fingerprint);
                 self.reloads.inc();
                 tracing::info!("reloaded keys and certificates of {section} for new connections");
@@ -163,6 +173,21 @@ impl KeyFollower {
             }
         }
     }
+}
+
+/// Peers and clients would refuse an expired certificate, so whatever is in use is at least as good.
+fn unexpired(section: &str, prepared: Prepared, now: i64) -> Result<Prepared, TlsError> {
+    let Some(expired) = prepared.certificates.iter().find(|found| found.not_after < now) else {
+        return Ok(prepared);
+    };
+    stdx::reached!("node-expired-certificate-refused");
+    let days = (now - expired.not_after) / 86_400;
+    let since = if days == 0 { "today".to_owned() } else { format!("{days} days ago") };
+    Err(TlsError {
+        place: format!("\"{section}\""),
+        problem: format!("the certificate of {} expired {since}", expired.subject),
+        remedy: "install a renewed one, or correct the clock of this machine".to_owned(),
+    })
 }
 
 fn watched(certificates: Vec<PeerCertificate>) -> Vec<(PeerCertificate, ExpiryWatch)> {

@@ -12,7 +12,7 @@ use tls::material::revocation_lists;
 use tls::reload::Fingerprint;
 use tls::{ClientParts, Identity, IdentityRule, PeerCertificate, TlsError, Trust};
 
-use super::follow::{InUse, KeyFollower};
+use super::follow::{InUse, KeyFollower, Prepared};
 use super::sources::{Reading, Sources, TrustUse, keystore};
 use super::{limits, server, trust};
 
@@ -122,13 +122,14 @@ impl NodeKeys {
         let NodeKeys { reading, rules, loaded } = self;
         let Loaded { fingerprint, certificates, .. } = loaded;
         let (messaging, kept) = (messaging.clone(), reading.clone());
-        let apply = move |sources: &Sources| {
-            let loaded = build(&kept, &rules, sources)?;
-            messaging.set_encryption(loaded.encryption);
-            Ok(loaded.certificates)
+        let prepare = move |sources: &Sources| {
+            let Loaded { encryption, certificates, .. } = build(&kept, &rules, sources)?;
+            let messaging = messaging.clone();
+            let put_to_use = Box::new(move || messaging.set_encryption(encryption));
+            Ok(Prepared { certificates, put_to_use })
         };
         let in_use = InUse { fingerprint, certificates };
-        KeyFollower::begin(rt, gate, reading, in_use, Box::new(apply))
+        KeyFollower::begin(rt, gate, reading, in_use, Box::new(prepare))
     }
 }
 

@@ -177,6 +177,8 @@ refusal_codes! {
     EncryptionRequired = 10;
     /// The sender's certificate is trusted by its chain, but not accepted.
     Certificate = 11;
+    /// The sender began with TLS, for which the receiver has no keys.
+    NoEncryption = 12;
 }
 
 /// A message of the handshake.

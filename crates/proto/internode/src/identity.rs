@@ -151,6 +151,9 @@ pub enum Refusal {
     /// The certificate of the sender is not accepted.
     #[error("your certificate is not accepted: {0}")]
     Certificate(String),
+    /// The sender began with TLS, for which the receiver has no keys.
+    #[error("this node does not speak TLS: set keystore in its server_encryption_options")]
+    NoEncryption,
 }
 
 impl Refusal {
@@ -170,6 +173,7 @@ impl Refusal {
             Refusal::Malformed(_) => RefusalCode::Malformed,
             Refusal::EncryptionRequired => RefusalCode::EncryptionRequired,
             Refusal::Certificate(_) => RefusalCode::Certificate,
+            Refusal::NoEncryption => RefusalCode::NoEncryption,
         }
     }
 

@@ -81,8 +81,11 @@ pub struct TlsClient {
 /// Why no TLS connection was made to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotConnected {
-    /// The server closed the connection or answered something else: it does not speak TLS.
+    /// The server answered something else: it does not speak TLS.
     NotSpoken(IoError),
+    /// The connection ended before the server answered: it was cut, or the server is overloaded or stops. That
+    /// says nothing about whether the server speaks TLS.
+    Cut(IoError),
     /// The connection broke, or one side refused the other.
     Failed(IoError),
 }
@@ -217,10 +220,12 @@ pub(crate) async fn connect(
     tls.clock.set(rt.wall());
     match stream.shake_hands(rt, deadline).await {
         Ok(()) => Ok(stream),
-        Err(error) if stream.is_answered_otherwise(rt, &error, deadline) => {
-            Err(NotConnected::NotSpoken(error))
-        }
-        Err(error) => Err(NotConnected::Failed(error)),
+        Err(error) => Err(match stream.answer.get() {
+            Some(HANDSHAKE_RECORD | ALERT_RECORD) => NotConnected::Failed(error),
+            Some(_) => NotConnected::NotSpoken(error),
+            None if error.kind == IoErrorKind::Disconnected => NotConnected::Cut(error),
+            None => NotConnected::Failed(error),
+        }),
     }
 }
 
@@ -242,15 +247,6 @@ impl TlsStream {
             received: RefCell::new(received),
             writing: Cell::new(Writing::Idle),
             answer: Cell::new(None),
-        }
-    }
-
-    /// Returns true if a failed handshake shows that the server does not speak TLS: it closed the
-    /// connection without an answer, or answered something else.
-    fn is_answered_otherwise(&self, rt: &Rt, error: &IoError, deadline: Instant) -> bool {
-        match self.answer.get() {
-            Some(first) => !matches!(first, HANDSHAKE_RECORD | ALERT_RECORD),
-            None => error.kind == IoErrorKind::Disconnected && rt.now() < deadline,
         }
     }
 

@@ -260,7 +260,8 @@ mod tests {
             read: "SELECT c0, c1, c2, c3, c4 FROM bench.standard5 WHERE key = ?".to_owned(),
         };
         for number in 0..2 {
-            let mut connection = client::Connection::open("127.0.0.1", port).unwrap();
+            let mut connection =
+                client::Connection::open(&crate::bench::Server::plain("127.0.0.1", port)).unwrap();
             connection.query("CREATE TABLE bench.standard5 (key blob PRIMARY KEY)").unwrap();
             connection.prepare(&plan).unwrap();
             let outcome = connection.run(&plan, number, Instant::now()).unwrap();

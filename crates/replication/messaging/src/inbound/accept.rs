@@ -93,7 +93,8 @@ impl Inbounds {
             Ok(None) => return conn.shutdown(),
             Err(HandshakeError::NotInternode(Stranger::Tls)) => {
                 note_unexpected_tls(&self.env, peer);
-                return self.refuse(&conn, None).await;
+                // Only an answer tells a peer that it may fall back: a closed connection may be a cut one.
+                return self.refuse(&conn, Some(&Refusal::NoEncryption)).await;
             }
             Err(error) => {
                 tracing::warn!(%peer, %error, "connection refused");

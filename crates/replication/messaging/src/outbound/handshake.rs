@@ -93,9 +93,13 @@ impl Outbound {
                 Ok(Stream::plain(rt.connect(address).await?))
             }
             Err(NotConnected::NotSpoken(error)) => {
-                let cause = "the peer closed the connection during the TLS handshake: it does not speak \
-                             TLS (set keystore in its server_encryption_options), is overloaded, or restarts";
+                let cause =
+                    "the peer does not speak TLS: set keystore in its server_encryption_options";
                 Err(OpenError::NotEncrypted(format!("{cause} ({})", error.detail)))
+            }
+            Err(NotConnected::Cut(error)) => {
+                stdx::reached!("messaging-handshake-cut");
+                Err(OpenError::Io(error))
             }
             Err(NotConnected::Failed(error)) => Err(OpenError::NotEncrypted(error.to_string())),
         }

@@ -123,6 +123,14 @@ struct Two {
 }
 
 fn two(seed: u64, keys: impl FnOnce(&World) -> (Option<Encryption>, Option<Encryption>)) -> Two {
+    two_with(seed, settings(), keys)
+}
+
+fn two_with(
+    seed: u64,
+    settings: Settings,
+    keys: impl FnOnce(&World) -> (Option<Encryption>, Option<Encryption>),
+) -> Two {
     let world = world(seed);
     let seen = Rc::new(RefCell::new(Vec::new()));
     let sees = seen.clone();
@@ -134,7 +142,7 @@ fn two(seed: u64, keys: impl FnOnce(&World) -> (Option<Encryption>, Option<Encry
         });
     });
     let keys = keys(&world);
-    let (one, two, _) = pair(&world, settings());
+    let (one, two, _) = pair(&world, settings);
     for (node, keys) in [(&one, keys.0), (&two, keys.1)] {
         if let Some(keys) = keys {
             node.messaging.set_encryption(keys);
@@ -209,7 +217,7 @@ fn a_peer_without_keys_is_never_asked_in_the_clear_unless_that_is_allowed() {
     let ca = Authority::new();
     let both = two(1, |w| (Some(ca.keys(w, 1, All, Strict)), None));
     let error = both.ask().unwrap_err().to_string();
-    assert!(error.contains("it does not speak TLS (set keystore"), "{error}");
+    assert!(error.contains("the peer does not speak TLS: set keystore"), "{error}");
     assert_eq!(both.seen(), [Tls]);
     assert_eq!(both.two.counter("internode_encryption_refusals_total"), 1);
 
@@ -218,6 +226,26 @@ fn a_peer_without_keys_is_never_asked_in_the_clear_unless_that_is_allowed() {
     assert_eq!(both.seen(), [Tls, Plain]);
     assert_eq!(both.one.counter("internode_clear_fallbacks_total"), 1);
     assert!(!both.is_encrypted());
+}
+
+/// A node that has too many handshakes under way closes connections without an answer, as one does that is killed.
+#[test]
+fn a_closed_connection_is_no_reason_to_go_on_in_the_clear() {
+    let ca = Authority::new();
+    for (seed, handshakes_max) in [(1, 0), (2, 1)] {
+        let settings = Settings { handshakes_max, ..settings() };
+        let both = two_with(seed, settings, |w| {
+            (Some(ca.keys(w, 1, All, Optional)), Some(ca.keys(w, 2, All, Optional)))
+        });
+        match (handshakes_max, both.ask()) {
+            (0, Err(MessagingError::Unreachable { cause, .. })) => {
+                assert!(cause.contains("TLS handshake"), "{cause}");
+            }
+            (1, Ok(300_009)) => {}
+            (_, other) => panic!("{handshakes_max} handshakes: {other:?}"),
+        }
+        assert!(both.seen().iter().all(|seen| *seen == Tls), "{:?}", both.seen());
+    }
 }
 
 #[test]
@@ -444,7 +472,8 @@ fn a_frame_whose_first_byte_alone_was_encrypted_is_not_dropped() {
     assert_eq!(*streams.borrow(), [1, 2, 3]);
 }
 
-/// INV-rt-7, INV-messaging-2: a request that was done is never reported as undelivered.
+/// INV-rt-7, INV-messaging-2: a request that was done is never reported as undelivered. No cut makes a
+/// node go on in the clear, where that is allowed too.
 #[test]
 fn requests_survive_cuts_delays_and_resets_of_encrypted_connections() {
     let ca = Authority::new();
@@ -455,7 +484,8 @@ fn requests_survive_cuts_delays_and_resets_of_encrypted_connections() {
         let node = |n: u8, known: u8| {
             let settings = Settings { compression: false, ..settings() };
             let node = start(&w, identity(n), &[known], settings, |rt| Echo::new(rt, &ledger));
-            node.messaging.set_encryption(ca.keys(&w, n, All, Strict));
+            let strictness = if seed % 2 == 0 { Strict } else { Optional };
+            node.messaging.set_encryption(ca.keys(&w, n, All, strictness));
             node
         };
         let (one, _two) = (node(1, 2), node(2, 1));

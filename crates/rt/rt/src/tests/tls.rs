@@ -5,7 +5,8 @@ use crate::Group;
 use crate::Rt;
 use crate::sim::LinkOptions;
 use crate::{
-    Accepted, ListenOptions, Mesh, MovedStream, PlainText, Stream, TlsClient, TlsClock, TlsServer,
+    Accepted, ListenOptions, Mesh, MovedStream, NotConnected, PlainText, Stream, TlsClient,
+    TlsClock, TlsServer,
 };
 use ::tls::config::{HostNames, SessionTickets};
 use ::tls::rustls::pki_types::ServerName;
@@ -351,6 +352,54 @@ fn a_session_is_not_resumed_with_a_certificate_that_has_expired() {
             assert_eq!(read > 0, is_served, "after {minutes} minutes");
         });
     }
+}
+
+#[test]
+fn only_an_answer_in_the_clear_shows_that_a_server_does_not_speak_tls() {
+    on_both_with(
+        1,
+        || pair(ClientAuth::NotRequired),
+        |rt, (_, client)| {
+            Box::pin(async move {
+                // What the server sends before it closes the connection.
+                for (answer, expected) in [
+                    (&b""[..], "cut"),
+                    (b"HTTP/1.1 400", "not spoken"),
+                    // A record of a handshake, and an alert, cut in the middle or not.
+                    (&[0x16, 3, 3], "failed"),
+                    (&[0x15, 3, 3, 0, 2, 2], "failed"),
+                    (&[0x15, 3, 3, 0, 2, 2, 40], "failed"),
+                ] {
+                    assert_eq!(outcome(&rt, &client, answer).await, expected, "{answer:?}");
+                }
+            })
+        },
+    );
+}
+
+/// Outcome of a connection to a server that sends these bytes and closes it.
+async fn outcome(rt: &Rt, client: &TlsClient, answer: &'static [u8]) -> &'static str {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let listener = rt.listen(any, ListenOptions::default()).await.unwrap();
+    let (at, gate) = (listener.local_addr(), rt.gate("server"));
+    let server = async move {
+        let conn = listener.accept().await.unwrap();
+        // All of the first message, so that the end is one and no reset.
+        conn.read(&mut Vec::new(), 10_000).await.unwrap();
+        conn.write_all(answer).await.unwrap();
+        conn.shutdown();
+    };
+    gate.spawn(rt, Group::Statement, "server", server).unwrap();
+    let conn = rt.connect(at).await.unwrap();
+    let deadline = rt.now() + PATIENCE;
+    let found = match Stream::connect_tls(rt, conn, client, name(), deadline).await {
+        Ok(_) => "connected",
+        Err(NotConnected::NotSpoken(_)) => "not spoken",
+        Err(NotConnected::Cut(_)) => "cut",
+        Err(NotConnected::Failed(_)) => "failed",
+    };
+    gate.close().await;
+    found
 }
 
 #[test]
