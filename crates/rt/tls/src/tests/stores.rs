@@ -23,9 +23,12 @@ const CA: Fixture = fixture!("ca.pem");
 fn keys_of_all_formats_are_read_with_their_chains() {
     let jks = identity(source(fixture!("keytool.jks")), Some("cassandra"));
     assert_eq!(found(jks), "jks.example of 1");
-    for fixture in
-        [fixture!("keytool.p12"), fixture!("openssl.p12"), fixture!("openssl-legacy.p12")]
-    {
+    for fixture in [
+        fixture!("keytool.p12"),
+        fixture!("openssl.p12"),
+        fixture!("openssl-legacy.p12"),
+        fixture!("openssl-open.p12"),
+    ] {
         let read = found(identity(source(fixture), Some("cassandra")));
         let expected = match fixture.0.contains("keytool") {
             true => "jks.example of 1",
@@ -240,6 +243,7 @@ fn no_mutation_of_pem_or_jks_panics() {
         fixture!("keytool-trust.jks").1,
         fixture!("keytool.jks").1,
         fixture!("keytool-ec.jks").1,
+        fixture!("openssl-open.p12").1,
     ];
     testkit::Mutations::of(corpus).rounds(3_000).run(fuzz_material);
     let der = corpus[..6]
