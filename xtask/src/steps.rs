@@ -106,6 +106,7 @@ pub const TEST: &[Step] = &[
             "tests/drivers",
             "tests/files",
             "tests/cluster",
+            "tests/tls",
             "tests/porcupine",
             "examples/flights",
             "examples/bank",
@@ -166,6 +167,12 @@ pub const TEST: &[Step] = &[
         "roles",
         "logins and permissions: recorded cases, and a driver as limited roles",
         Action::RunWithBinary(&["bash", "tests/roles/run.sh"]),
+    )
+    .beside("drivers"),
+    Step::new(
+        "tls",
+        "TLS from outside: five drivers, two shells, keytool, openssl, nodetool",
+        Action::RunWithBinary(&["bash", "tests/tls/run.sh"]),
     )
     .beside("drivers"),
     Step::new(

@@ -22,6 +22,7 @@
 pub mod certificate;
 pub mod config;
 mod der;
+mod ec;
 mod error;
 pub mod fuzz;
 pub mod identity;

@@ -10,7 +10,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificate::{Linking, PeerCertificate};
 use crate::error::{Problem, TlsError};
-use crate::{jks, pem, pkcs12};
+use crate::{ec, jks, pem, pkcs12};
 
 /// Largest file of keys or certificates.
 pub const SOURCE_BYTES_MAX: usize = 16 << 20;
@@ -318,7 +318,8 @@ fn pkcs12_content(bytes: &[u8], password: Option<&str>, wanted: Use) -> Result<C
 fn leaves(store: &pkcs12::Pkcs12) -> Result<Vec<Vec<u8>>, Problem> {
     let mut leaves = Vec::new();
     for key in &store.keys {
-        let public = public_key(&PrivateKeyDer::Pkcs8(key.clone().into()))?.1;
+        let key = PrivateKeyDer::Pkcs8(key.clone().into());
+        let public = public_key(&key, &store.certificates)?.1;
         let is_leaf = |der: &&Vec<u8>| Linking::parse(der).is_some_and(|l| l.public_key == public);
         leaves.extend(store.certificates.iter().find(is_leaf).cloned());
     }
@@ -331,15 +332,26 @@ fn password_missing() -> Problem {
 
 type SigningKey = Arc<dyn rustls::sign::SigningKey>;
 
-/// Returns the key in rustls's form, and its public part.
-fn public_key(key: &PrivateKeyDer<'_>) -> Result<(SigningKey, Vec<u8>), Problem> {
+/// Returns the key in rustls's form, and its public part. An EC key without one gets that of its certificate.
+fn public_key(
+    key: &PrivateKeyDer<'_>,
+    certificates: &[Vec<u8>],
+) -> Result<(SigningKey, Vec<u8>), Problem> {
     let unsupported = || {
         Problem::new(
             "the private key is damaged or of an unsupported kind",
             "use RSA of 2048 to 8192 bits, EC P-256 or P-384, or Ed25519",
         )
     };
-    let signing = any_supported_type(key).map_err(|_| unsupported())?;
+    let signing = match ec::BareKey::parse(key) {
+        None => any_supported_type(key).map_err(|_| unsupported())?,
+        Some(bare) => {
+            let mut complete = bare.candidates(certificates);
+            let signing =
+                complete.find_map(|key| any_supported_type(&PrivateKeyDer::Pkcs8(key.into())).ok());
+            signing.ok_or_else(|| unmatched(certificates))?
+        }
+    };
     let public = signing.public_key().map(|key| key.as_ref().to_vec()).ok_or_else(unsupported)?;
     Ok((signing, public))
 }
@@ -351,9 +363,19 @@ fn certified(
     place: &str,
     key_place: &str,
 ) -> Result<Arc<CertifiedKey>, TlsError> {
-    let (signing, public) = public_key(&key).map_err(|problem| problem.at(key_place))?;
+    let (signing, public) =
+        public_key(&key, certificates).map_err(|problem| problem.at(key_place))?;
     let chain = chain(&public, certificates).map_err(|problem| problem.at(place))?;
     Ok(Arc::new(CertifiedKey::new(chain, signing)))
+}
+
+/// No certificate is that of the private key.
+fn unmatched(certificates: &[Vec<u8>]) -> Problem {
+    let problem = match certificates.is_empty() {
+        true => "has no certificate",
+        false => "no certificate matches the private key",
+    };
+    Problem::new(problem, "put the certificate of that key first, then those of its issuers")
 }
 
 fn chain(public: &[u8], certificates: &[Vec<u8>]) -> Result<Vec<CertificateDer<'static>>, Problem> {
@@ -367,14 +389,7 @@ fn chain(public: &[u8], certificates: &[Vec<u8>]) -> Result<Vec<CertificateDer<'
     let leaf = parsed.iter().find(|(_, linking)| linking.public_key == public);
     // INV-tls-1
     let Some((leaf, mut last)) = leaf.map(|(der, linking)| (*der, linking)) else {
-        let problem = match certificates.is_empty() {
-            true => "has no certificate",
-            false => "no certificate matches the private key",
-        };
-        return Err(Problem::new(
-            problem,
-            "put the certificate of that key first, then those of its issuers",
-        ));
+        return Err(unmatched(certificates));
     };
     let mut chain = vec![leaf];
     while last.issuer != last.subject && chain.len() < CHAIN_MAX {

@@ -23,9 +23,12 @@ const CA: Fixture = fixture!("ca.pem");
 fn keys_of_all_formats_are_read_with_their_chains() {
     let jks = identity(source(fixture!("keytool.jks")), Some("cassandra"));
     assert_eq!(found(jks), "jks.example of 1");
-    for fixture in
-        [fixture!("keytool.p12"), fixture!("openssl.p12"), fixture!("openssl-legacy.p12")]
-    {
+    for fixture in [
+        fixture!("keytool.p12"),
+        fixture!("openssl.p12"),
+        fixture!("openssl-legacy.p12"),
+        fixture!("openssl-open.p12"),
+    ] {
         let read = found(identity(source(fixture), Some("cassandra")));
         let expected = match fixture.0.contains("keytool") {
             true => "jks.example of 1",
@@ -44,6 +47,25 @@ fn keys_of_all_formats_are_read_with_their_chains() {
     }
     let rsa = joined(&[fixture!("rsa-pkcs1.pem"), fixture!("rsa.pem")]);
     assert_eq!(found(identity(rsa, None)), "rsa.example of 1");
+}
+
+/// INV-tls-1
+#[test]
+fn ec_keys_without_public_part_get_that_of_their_certificate() {
+    for fixture in [fixture!("keytool-ec.jks"), fixture!("keytool-ec.p12")] {
+        let read = found(identity(source(fixture), Some("cassandra")));
+        assert_eq!(read, "ec.example of 1", "{}", fixture.0);
+        let trust = Trust::read(&source(fixture), Some("cassandra")).unwrap();
+        assert_eq!(trust.certificates.len(), 1, "{}", fixture.0);
+    }
+    let bare = fixture!("node-sec1-bare.pem");
+    assert_eq!(found(identity(joined(&[bare, CA, NODE]), None)), "node.example of 2");
+    let error = found(identity(joined(&[bare, fixture!("client.pem"), CA]), None));
+    let expected = "\"keystore\" conf/joined.pem: no certificate matches the private key; \
+                    put the certificate of that key first, then those of its issuers";
+    assert_eq!(error, expected);
+    let alone = found(identity(source(bare), None));
+    assert!(alone.contains("has no certificate"), "{alone}");
 }
 
 /// INV-tls-1
@@ -215,13 +237,16 @@ fn no_mutation_of_pem_or_jks_panics() {
         fixture!("node.pem").1,
         fixture!("node-key.pem").1,
         fixture!("node-sec1.pem").1,
+        fixture!("node-sec1-bare.pem").1,
         fixture!("rsa-pkcs1.pem").1,
         fixture!("crl.pem").1,
         fixture!("keytool-trust.jks").1,
         fixture!("keytool.jks").1,
+        fixture!("keytool-ec.jks").1,
+        fixture!("openssl-open.p12").1,
     ];
     testkit::Mutations::of(corpus).rounds(3_000).run(fuzz_material);
-    let der = corpus[..5]
+    let der = corpus[..6]
         .iter()
         .map(|pem| crate::pem::sections(pem).ok().unwrap().into_iter().next().unwrap().bytes);
     testkit::Mutations::of(der).rounds(3_000).run(fuzz_material);
@@ -232,10 +257,12 @@ fn no_mutation_of_pem_or_jks_panics() {
 fn no_mutation_of_pkcs12_or_encrypted_pem_panics() {
     let corpus = [
         fixture!("keytool.p12").1,
+        fixture!("keytool-ec.p12").1,
         fixture!("openssl.p12").1,
         fixture!("openssl-legacy.p12").1,
         fixture!("openssl-trust.p12").1,
         fixture!("node-key-encrypted.pem").1,
+        fixture!("node-key-scrypt.pem").1,
     ];
     testkit::Mutations::of(corpus).rounds(60).run(fuzz_material);
 }
