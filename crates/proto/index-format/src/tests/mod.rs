@@ -1,0 +1,2 @@
+mod component;
+mod model;
