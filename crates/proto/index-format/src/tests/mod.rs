@@ -1,2 +1,4 @@
 mod component;
+mod damage;
 mod model;
+mod rows;
