@@ -42,8 +42,10 @@ pub mod postings;
 pub mod range;
 pub mod rows;
 pub mod summary;
+pub mod terms;
 #[cfg(test)]
 mod tests;
+pub mod text;
 mod union;
 mod walk;
 pub mod writer;

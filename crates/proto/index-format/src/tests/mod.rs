@@ -2,3 +2,4 @@ mod component;
 mod damage;
 mod model;
 mod rows;
+mod terms;
