@@ -157,6 +157,10 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    pub(crate) fn at(offset: u64) -> Output {
+        Output { bytes: Vec::new(), taken: offset }
+    }
+
     pub(crate) fn offset(&self) -> u64 {
         self.taken + self.bytes.len() as u64
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use codec::Writer;
 
 use crate::cursor::{Estimate, EstimateStep};
+use crate::runs::{MergeStep, Run, RunMerger};
 use crate::summary::{ComponentKind, FOOTER_BYTES, read_header};
 use crate::{
     Block, BlockRef, Footer, IndexCursor, IndexError, IndexSummary, Lookup, RowsReader,
@@ -119,4 +120,21 @@ pub fn fuzz_index_terms(data: &[u8]) {
 /// A `Rows.db`, its checksums set right.
 pub fn fuzz_index_rows(data: &[u8]) {
     let _ = read_rows(&Bytes::copy_from_slice(data));
+}
+
+/// A block of a run.
+pub fn fuzz_index_run(data: &[u8]) {
+    let bytes = Bytes::copy_from_slice(data);
+    let at = BlockRef { offset: 0, length: u32::try_from(data.len()).unwrap_or(0) };
+    let mut merger = RunMerger::new(vec![Run { blocks: vec![at] }]);
+    loop {
+        match merger.advance() {
+            Ok(MergeStep::NeedBlock(at)) => match block(&bytes, at) {
+                Ok(block) => merger.feed(block),
+                Err(_) => return,
+            },
+            Ok(MergeStep::Pair) => {}
+            Ok(MergeStep::End) | Err(_) => return,
+        }
+    }
 }

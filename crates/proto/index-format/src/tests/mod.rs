@@ -1,3 +1,4 @@
+mod build;
 mod component;
 mod damage;
 mod model;
