@@ -1,6 +1,7 @@
 mod build;
 mod component;
 mod damage;
+mod golden;
 mod model;
 mod rows;
 mod terms;
