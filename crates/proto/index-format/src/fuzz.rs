@@ -90,7 +90,7 @@ fn read_terms(bytes: &Bytes) -> Result<(), IndexError> {
 fn read_rows(bytes: &Bytes) -> Result<(), IndexError> {
     let at = footer(ComponentKind::Rows, bytes)?;
     let summary = RowsSummary::read(block(bytes, at)?)?;
-    let mut reader = RowsReader::new(&summary);
+    let mut reader = RowsReader::new(summary.clone().into());
     for row in (0..summary.rows).step_by(97).take(50) {
         for token in [None, Some(stdx::Token(i64::from(row)))] {
             loop {

@@ -43,6 +43,8 @@ pub mod postings;
 pub mod range;
 pub mod rows;
 pub mod runs;
+pub mod sets;
+pub mod sources;
 pub mod summary;
 pub mod terms;
 #[cfg(test)]
@@ -59,5 +61,7 @@ pub use leaf::Counts;
 pub use memtable::{MemtableIndex, MemtableRows};
 pub use range::TermRange;
 pub use rows::{Lookup, RowPlace, RowsReader, RowsSummary, RowsWriter};
+pub use sets::{Intersection, Need, Predicate, SetStep};
+pub use sources::{Candidate, Fed, RowKey, Scope, Source, Wanted};
 pub use summary::{Footer, IndexSummary};
 pub use writer::IndexWriter;

@@ -4,6 +4,8 @@
 //! in the partition). Pages of a directory refer to the blocks, 256 each; the summary refers to the pages. A look-up
 //! of an id reads a page and a block; each is read at a fixed place, without decoding what is before.
 
+use std::sync::Arc;
+
 use codec::{Reader, Writer};
 use stdx::Token;
 use uuid::Uuid;
@@ -373,16 +375,16 @@ pub enum Lookup<T> {
 
 /// Reads `Rows.db`. Keeps the page and the block of the last look-up.
 #[derive(Debug)]
-pub struct RowsReader<'s> {
-    summary: &'s RowsSummary,
+pub struct RowsReader {
+    summary: Arc<RowsSummary>,
     feed: Feed,
     page: Option<Block>,
     block: Option<RowBlock>,
 }
 
-impl<'s> RowsReader<'s> {
+impl RowsReader {
     /// A reader of a component.
-    pub fn new(summary: &'s RowsSummary) -> RowsReader<'s> {
+    pub fn new(summary: Arc<RowsSummary>) -> RowsReader {
         RowsReader { summary, feed: Feed::default(), page: None, block: None }
     }
 

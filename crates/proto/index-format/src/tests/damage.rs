@@ -47,7 +47,7 @@ fn every_flipped_byte_of_rows_is_found() {
         bytes[at] ^= 1 << (at % 8);
         let bytes = Bytes::from(bytes);
         let read = rows::open(&bytes).and_then(|summary| {
-            let mut reader = RowsReader::new(&summary);
+            let mut reader = RowsReader::new(summary.clone().into());
             (0..summary.rows)
                 .try_for_each(|id| rows::ask(&bytes, &mut reader, |r| r.place(id)).map(|_| ()))
         });

@@ -44,7 +44,7 @@ fn rows_of_version_1_have_these_bytes() {
     assert_eq!(hex(&built), hex(&unhex(golden)));
     let golden = unhex(golden);
     let summary = rows::open(&golden).unwrap();
-    let mut reader = RowsReader::new(&summary);
+    let mut reader = RowsReader::new(summary.clone().into());
     for (id, expected) in places.iter().enumerate() {
         assert_eq!(rows::ask(&golden, &mut reader, |r| r.place(id as u32)).unwrap(), *expected);
     }

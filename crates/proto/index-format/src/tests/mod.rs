@@ -4,4 +4,5 @@ mod damage;
 mod golden;
 mod model;
 mod rows;
+mod sets;
 mod terms;

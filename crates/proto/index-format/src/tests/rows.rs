@@ -41,8 +41,8 @@ pub(super) fn build(places: &[RowPlace], empty: &[(Token, u64)]) -> Bytes {
 
 pub(super) fn ask<T>(
     bytes: &Bytes,
-    reader: &mut RowsReader<'_>,
-    lookup: impl Fn(&mut RowsReader<'_>) -> Result<Lookup<T>, IndexError>,
+    reader: &mut RowsReader,
+    lookup: impl Fn(&mut RowsReader) -> Result<Lookup<T>, IndexError>,
 ) -> Result<T, IndexError> {
     loop {
         match lookup(reader)? {
@@ -89,7 +89,7 @@ fn every_row_comes_back_with_its_partition() {
         let bytes = build(&places, &empty);
         let summary = open(&bytes).unwrap();
         assert_eq!(summary.rows as usize, places.len());
-        let mut reader = RowsReader::new(&summary);
+        let mut reader = RowsReader::new(summary.clone().into());
         for (id, place) in places.iter().enumerate() {
             let found = ask(&bytes, &mut reader, |r| r.place(id as u32)).unwrap();
             assert_eq!(found, *place, "seed {seed}, row {id}");
@@ -114,7 +114,7 @@ fn a_directory_of_several_pages_comes_back() {
     let (places, empty) = random_rows(600_000, 2, 8);
     let bytes = build(&places, &empty);
     let summary = open(&bytes).unwrap();
-    let mut reader = RowsReader::new(&summary);
+    let mut reader = RowsReader::new(summary.clone().into());
     let mut random = Random::new(8);
     for _ in 0..2_000 {
         let at = random.below(places.len());
