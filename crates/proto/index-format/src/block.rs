@@ -48,7 +48,7 @@ impl BlockRef {
     }
 }
 
-/// What a block holds.
+/// Kind of a block: the content of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
     /// Terms and their short lists of rows.
@@ -127,7 +127,7 @@ impl Block {
         self.at
     }
 
-    /// What it holds.
+    /// Kind of its content.
     pub fn kind(&self) -> BlockKind {
         self.kind
     }

@@ -13,7 +13,7 @@ use crate::{Block, BlockKind, BlockRef, IndexError, IndexSummary, TermRange};
 /// Lists in blocks of lists that stay lists; more are decoded at once, as each open list costs 600 bytes.
 const PARTS_OPEN_MAX: usize = 16;
 
-/// What a cursor comes to.
+/// Outcome of [`IndexCursor::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The next row.
@@ -128,7 +128,7 @@ fn load(
     Ok(None)
 }
 
-/// What an estimate comes to.
+/// Outcome of [`Estimate::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EstimateStep {
     /// Terms and pairs in the ranges, exactly.

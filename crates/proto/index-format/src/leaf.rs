@@ -96,7 +96,7 @@ impl LeafBuilder {
         rows: &TermRows<'_>,
         out: &mut Output,
     ) -> Result<(), IndexError> {
-        let is_restart = self.counts.terms % u64::from(RESTART) == 0;
+        let is_restart = self.counts.terms.is_multiple_of(u64::from(RESTART));
         let shared = if is_restart { 0 } else { shared(&self.last, term) };
         if is_restart {
             self.restarts.push(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));

@@ -9,7 +9,8 @@
 //!
 //! Invariants: INV-index-format-1: no decoder panics on any bytes, and none allocates on the word of a length
 //! field. INV-index-format-2: a cursor yields the ids of its ranges in ascending order, each once, exactly those
-//! that were written. INV-index-format-3: a block refers to blocks before it only, so no bytes make a walk endless.
+//! that were written. INV-index-format-3: a block refers to blocks before it only, and a walk
+//! visits no block twice, so no bytes make it endless.
 //!
 //! Reading order: [`block`], [`postings`], `leaf`, `node`, [`writer`], [`range`], `walk`, [`cursor`], [`rows`],
 //! [`terms`], [`runs`], [`memtable`], [`sets`]. Bytes: `docs/formats/index.md`.

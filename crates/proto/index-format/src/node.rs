@@ -185,3 +185,54 @@ impl NodeReader {
         Ok(low)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::Feed;
+    use crate::walk::{Purpose, Walk};
+    use crate::{IndexSummary, TermRange};
+
+    /// Eight levels of nodes whose 64 children are all the same node: 64^8 paths.
+    #[test]
+    fn a_node_that_is_its_sibling_too_is_refused() {
+        let mut out = Output::at(100);
+        let mut below = BlockRef { offset: 10, length: 20 };
+        let list = BlockRef { offset: 40, length: 20 };
+        let mut blocks = Vec::new();
+        for level in 1..=LEVELS_MAX {
+            let mut node = NodeBuilder::default();
+            for at in 0..64u8 {
+                let rows = (level > 1).then_some(ListRef::Directory(list));
+                let counts = Counts { terms: 1, ids: 1 };
+                node.push(&NewChild { separator: &[at, 1], at: below, counts, rows });
+            }
+            let start = out.buffered();
+            below = node.finish(level, &mut out).unwrap().at;
+            blocks.push((below, start));
+        }
+        let bytes = bytes::Bytes::from(out.take());
+        let summary = IndexSummary {
+            rows: 10,
+            counts: Counts { terms: 9, ids: 9 },
+            root: Some(below),
+            min: vec![],
+            max: vec![255],
+        };
+        let range = TermRange { upper: std::ops::Bound::Excluded(vec![64]), ..TermRange::all() };
+        let mut walk = Walk::new(&summary, vec![range], Purpose::Count);
+        let mut feed = Feed::default();
+        let error = loop {
+            match walk.step(&mut feed) {
+                Ok(Some(at)) => {
+                    let (_, start) = blocks.iter().find(|(block, _)| *block == at).unwrap();
+                    let bytes = bytes.slice(*start..*start + at.length as usize);
+                    feed.put(Block::open(at, bytes).unwrap());
+                }
+                Ok(None) => panic!("counted"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, IndexError::Invalid { .. }), "{error}");
+    }
+}

@@ -31,7 +31,7 @@ pub(crate) enum ListRef {
     Directory(BlockRef),
 }
 
-/// What a list became.
+/// Outcome of [`ListEncoder::finish`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Encoded {
     /// The list as one piece; the caller stores it.
@@ -222,7 +222,7 @@ impl GroupReader {
     }
 }
 
-/// What a cursor over row ids comes to.
+/// Outcome of [`ListCursor::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListStep {
     Id(u32),

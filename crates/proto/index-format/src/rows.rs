@@ -37,7 +37,7 @@ pub struct RowPlace {
     pub row_offset: u64,
 }
 
-/// What a reader of `Rows.db` keeps of it.
+/// Facts about `Rows.db` that a reader keeps in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowsSummary {
     /// Rows of the file, static ones included.

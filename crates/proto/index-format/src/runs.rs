@@ -183,7 +183,7 @@ fn compare(arena: &[u8], a: &Pair, b: &Pair) -> Ordering {
     heads.then_with(rest).then(a.row.cmp(&b.row))
 }
 
-/// What a merge comes to.
+/// Outcome of [`RunMerger::advance`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeStep {
     /// Feed this block of the spill file, then advance again.

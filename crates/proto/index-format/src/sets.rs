@@ -22,18 +22,18 @@ pub struct Predicate {
     last: Option<Candidate>,
 }
 
-/// What an intersection needs, and of which source.
+/// A request of an intersection, and the source that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// Ordinal of the predicate by its estimate; to be given back.
     pub predicate: usize,
     /// Number of the source.
     pub source: u32,
-    /// What.
+    /// The bytes or the key.
     pub wanted: Wanted,
 }
 
-/// What an intersection comes to.
+/// Outcome of [`Intersection::advance`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetStep {
     /// The next candidate, in the order of the table, each once.
@@ -109,7 +109,7 @@ fn needs_key<T>(row: &Candidate) -> Result<Ready<T>, IndexError> {
     Ok(Ready::No(row.source, Wanted::Key(place)))
 }
 
-/// What the heads of all predicates, which are of one token, allow.
+/// Relation of the heads of all predicates, which are of one token.
 enum Verdict {
     /// The row of this predicate is in all.
     Match(usize),

@@ -21,7 +21,7 @@ pub struct RowKey {
     pub clustering: Box<[u8]>,
 }
 
-/// What is compared: an index of a static column or of a part of the partition key names whole partitions.
+/// Unit of comparison. An index of a static column or of a part of the partition key names whole partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The row.
@@ -81,7 +81,7 @@ pub(crate) fn compare(a: &Candidate, b: &Candidate, scope: Scope) -> Compared {
     }
 }
 
-/// What a source needs before it can continue.
+/// A request of a source that cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A block of `Index+<id>.db`.
@@ -92,7 +92,7 @@ pub enum Wanted {
     Key(RowPlace),
 }
 
-/// What is fed to a source.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum Fed {
     /// A block of `Index+<id>.db`.

@@ -131,7 +131,7 @@ impl Footer {
     }
 }
 
-/// What a reader of `Index+<id>.db` keeps of it.
+/// Facts about `Index+<id>.db` that a reader keeps in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSummary {
     /// Bound of the row ids: rows of the file.

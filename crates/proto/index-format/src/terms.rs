@@ -10,7 +10,7 @@ use types::CqlType;
 use crate::text::TextOptions;
 use crate::writer::TERM_BYTES_MAX;
 
-/// What of a column is indexed.
+/// Indexed part of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The value as a whole: a column without a collection, a frozen value, a part of a primary key.
@@ -23,7 +23,7 @@ pub enum Target {
     Entries,
 }
 
-/// What a value became.
+/// Outcome of encoding a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoded {
     /// Its term was appended.

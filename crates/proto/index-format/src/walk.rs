@@ -7,7 +7,7 @@ use crate::postings::{ListCursor, ListRef, ListStep};
 use crate::range::normalise;
 use crate::{Block, BlockKind, BlockRef, IndexError, IndexSummary, TermRange};
 
-/// What is found in ranges.
+/// Content of a component in ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Rows that stand in leaves, in no order.
@@ -20,7 +20,7 @@ pub(crate) struct Found {
     pub(crate) counts: Counts,
 }
 
-/// What a walk is for.
+/// Purpose of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The rows: leaves are read unless a node above has their rows in one list.
@@ -49,6 +49,9 @@ pub(crate) struct Walk {
     /// Nodes read last, by depth: ranges of an IN list share them.
     path: Vec<NodeReader>,
     leaf: Option<Block>,
+    /// End of the last child, in the order of the range: children follow each other in the component, so no block is
+    /// visited twice, whatever the bytes refer to.
+    floor: u64,
     pub(crate) found: Found,
 }
 
@@ -67,6 +70,7 @@ impl Walk {
             stack: Vec::new(),
             path: Vec::new(),
             leaf: None,
+            floor: 0,
             found: Found::default(),
         }
     }
@@ -93,15 +97,21 @@ impl Walk {
         if self.stack.is_empty() {
             let Some(root) = self.root else { return Ok(None) };
             let Some(node) = self.node(root, 0, feed)? else { return Ok(Some(root)) };
+            self.floor = 0;
             self.visit(node, None, range)?;
         }
         while let Some(visit) = self.stack.last() {
             if visit.next >= visit.end {
+                self.floor = visit.node.block_at().end();
                 self.stack.pop();
                 continue;
             }
             let at = visit.next;
             let child = visit.node.child(at)?;
+            if child.at.offset < self.floor {
+                let what = "child before the one that it follows";
+                return Err(IndexError::Invalid { what, offset: child.at.offset });
+            }
             let is_last = at + 1 == visit.node.children;
             let limit =
                 if is_last { visit.limit.as_deref() } else { Some(visit.node.separator(at + 1)?) };
@@ -130,6 +140,7 @@ impl Walk {
                 self.visit(node, limit, range)?;
                 continue;
             }
+            self.floor = child.at.end();
             self.stack.last_mut().into_iter().for_each(|visit| visit.next += 1);
         }
         Ok(None)

@@ -1,4 +1,4 @@
-//! INV-index-format-1: no bytes panic; and no flipped byte goes unnoticed.
+//! No bytes panic (INV-index-format-1), and no flipped byte stays unnoticed.
 
 use bytes::Bytes;
 use testkit::{Mutations, Random};
