@@ -123,6 +123,12 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     out.put_u8(if in_zeros { 0xfe } else { 0 });
 }
 
+/// Appends the form of a single value. `Some(false)`: the value is empty and its type gives such values no meaning;
+/// `None`: the type has no such form, or the value is invalid for it.
+pub fn value(ty: &CqlType, value: &[u8], out: &mut Vec<u8>) -> Option<bool> {
+    put_value(ty, value, 0, out)
+}
+
 /// `Some(false)`: the value is empty and its type gives such values no meaning.
 fn put_value(ty: &CqlType, value: &[u8], depth: usize, out: &mut Vec<u8>) -> Option<bool> {
     if depth > DEPTH_MAX {

@@ -1,0 +1,217 @@
+//! Blocks: the unit that is read, verified and cached. Every byte of a component between its header and its
+//! footer belongs to one.
+
+use bytes::Bytes;
+use codec::checksum::Crc32;
+use codec::{Reader, Writer};
+
+use crate::IndexError;
+
+/// Bytes after the payload of a block: kind, CRC32.
+pub(crate) const TRAILER_BYTES: usize = 5;
+/// Longest block, bytes. The largest that is written is the directory of a list of 2^31 rows, about 4 MiB.
+pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
+
+/// Where a block is in its component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockRef {
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// Bytes with the trailer, at most [`BLOCK_BYTES_MAX`].
+    pub length: u32,
+}
+
+impl BlockRef {
+    /// Offset behind the last byte.
+    pub fn end(self) -> u64 {
+        self.offset.saturating_add(u64::from(self.length))
+    }
+
+    pub(crate) fn put(self, out: &mut Vec<u8>) {
+        out.put_vint_unsigned(self.offset);
+        out.put_vint_unsigned(u64::from(self.length));
+    }
+
+    /// Reads a reference out of a block at `owner`, which must lie behind the block that it names.
+    pub(crate) fn read(r: &mut Reader<'_>, owner: u64) -> Result<BlockRef, IndexError> {
+        let offset = r.vint_unsigned()?;
+        let length = r.vint_len()?;
+        BlockRef::checked(offset, length, owner)
+    }
+
+    /// The reference to a block before `owner`.
+    pub(crate) fn checked(offset: u64, length: usize, owner: u64) -> Result<BlockRef, IndexError> {
+        let short = u32::try_from(length).ok().filter(|n| *n <= BLOCK_BYTES_MAX);
+        let at = short.map(|length| BlockRef { offset, length });
+        at.filter(|at| at.end() <= owner && length >= TRAILER_BYTES)
+            .ok_or(IndexError::Invalid { what: "reference to an impossible block", offset: owner })
+    }
+}
+
+/// Kind of a block: the content of its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Terms and their short lists of rows.
+    Leaf,
+    /// Separators and references to leaves or nodes.
+    Node,
+    /// Lists of rows.
+    Postings,
+    /// References to the blocks of one long list.
+    Directory,
+    /// The facts about the component that a reader keeps.
+    Summary,
+    /// Places of 1,024 rows.
+    Rows,
+    /// References to blocks of rows.
+    RowDirectory,
+    /// A part of a sorted run of a build.
+    Run,
+}
+
+impl BlockKind {
+    const ALL: [BlockKind; 8] = [
+        BlockKind::Leaf,
+        BlockKind::Node,
+        BlockKind::Postings,
+        BlockKind::Directory,
+        BlockKind::Summary,
+        BlockKind::Rows,
+        BlockKind::RowDirectory,
+        BlockKind::Run,
+    ];
+
+    fn code(self) -> u8 {
+        BlockKind::ALL.iter().zip(1..).find(|(kind, _)| **kind == self).map_or(0, |(_, code)| code)
+    }
+}
+
+/// A block whose checksum was compared. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Block {
+    payload: Bytes,
+    at: BlockRef,
+    kind: BlockKind,
+}
+
+impl Block {
+    /// Verifies the bytes read at `at`.
+    ///
+    /// # Errors
+    /// `Checksum` when a byte differs from what was written there; `Invalid` for an unknown kind.
+    pub fn open(at: BlockRef, mut bytes: Bytes) -> Result<Block, IndexError> {
+        let cut = IndexError::Invalid { what: "block is cut short", offset: at.offset };
+        if bytes.len() != at.length as usize {
+            return Err(cut);
+        }
+        let Some(end) = bytes.len().checked_sub(TRAILER_BYTES) else { return Err(cut) };
+        let trailer = bytes.split_off(end);
+        let mut r = Reader::new(&trailer, "block");
+        let (code, expected) = (r.u8()?, r.u32()?);
+        let found = checksum(&bytes, code, at.offset);
+        if found != expected {
+            return Err(IndexError::Checksum { what: "block", offset: at.offset, expected, found });
+        }
+        let kind = BlockKind::ALL.into_iter().find(|kind| kind.code() == code);
+        let unknown = IndexError::Invalid { what: "block of an unknown kind", offset: at.offset };
+        Ok(Block { payload: bytes, at, kind: kind.ok_or(unknown)? })
+    }
+
+    /// Its bytes without the trailer.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// Where it is.
+    pub fn at(&self) -> BlockRef {
+        self.at
+    }
+
+    /// Kind of its content.
+    pub fn kind(&self) -> BlockKind {
+        self.kind
+    }
+
+    pub(crate) fn invalid(&self, what: &'static str) -> IndexError {
+        IndexError::Invalid { what, offset: self.at.offset }
+    }
+
+    pub(crate) fn expect(self, kind: BlockKind) -> Result<Block, IndexError> {
+        if self.kind == kind { Ok(self) } else { Err(self.invalid("block of another kind")) }
+    }
+}
+
+fn checksum(payload: &[u8], code: u8, offset: u64) -> u32 {
+    let mut crc = Crc32::new();
+    crc.update(payload);
+    crc.update(&[code]);
+    crc.update(&offset.to_be_bytes());
+    crc.value()
+}
+
+/// Output of a writer: bytes not yet taken, and the offset of the first of them.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    taken: u64,
+}
+
+impl Output {
+    pub(crate) fn at(offset: u64) -> Output {
+        Output { bytes: Vec::new(), taken: offset }
+    }
+
+    pub(crate) fn offset(&self) -> u64 {
+        self.taken + self.bytes.len() as u64
+    }
+
+    pub(crate) fn buffered(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.taken += self.bytes.len() as u64;
+        std::mem::take(&mut self.bytes)
+    }
+
+    pub(crate) fn put_raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a block.
+    ///
+    /// # Errors
+    /// `Input` when it is longer than [`BLOCK_BYTES_MAX`].
+    pub(crate) fn put_block(
+        &mut self,
+        kind: BlockKind,
+        payload: &[u8],
+    ) -> Result<BlockRef, IndexError> {
+        let offset = self.offset();
+        let length = u32::try_from(payload.len() + TRAILER_BYTES).ok();
+        let length = length.filter(|length| *length <= BLOCK_BYTES_MAX);
+        let length = length.ok_or(IndexError::Input { what: "block is too long" })?;
+        self.bytes.extend_from_slice(payload);
+        self.bytes.put_u8(kind.code());
+        self.bytes.put_u32(checksum(payload, kind.code(), offset));
+        Ok(BlockRef { offset, length })
+    }
+}
+
+/// The block that a cursor was fed last.
+#[derive(Debug, Default)]
+pub(crate) struct Feed(Option<Block>);
+
+impl Feed {
+    pub(crate) fn put(&mut self, block: Block) {
+        self.0 = Some(block);
+    }
+
+    /// The block at `at`, if it was fed last. It stays: several lists of one block are opened in turn.
+    pub(crate) fn get(&self, at: BlockRef, kind: BlockKind) -> Result<Option<Block>, IndexError> {
+        match self.0.as_ref().filter(|block| block.at() == at) {
+            Some(block) => block.clone().expect(kind).map(Some),
+            None => Ok(None),
+        }
+    }
+}

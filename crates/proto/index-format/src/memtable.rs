@@ -1,0 +1,164 @@
+//! The index of a memtable: terms to rows, in order, in memory.
+//!
+//! A row that is overwritten stays under its old term (no read before a write); the check of the row finds it out.
+//! Every insertion returns the bytes that it takes, for the budget of the memtable.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+
+use crate::TermRange;
+use crate::leaf::Counts;
+use crate::range::normalise;
+
+/// Bytes of a term that are compared as a number and need no allocation.
+const HEAD: usize = 8;
+/// Bytes that an entry of the map takes besides term and rows: its share of a node of the tree.
+const ENTRY_BYTES: usize = 16;
+
+/// A term whose order is that of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    head: u64,
+    /// Bytes behind the head.
+    tail: Box<[u8]>,
+    length: u32,
+}
+
+impl Term {
+    fn new(term: &[u8]) -> Term {
+        let mut head = [0; HEAD];
+        head.iter_mut().zip(term).for_each(|(to, from)| *to = *from);
+        let tail = term.get(HEAD..).unwrap_or_default().into();
+        let length = u32::try_from(term.len()).unwrap_or(u32::MAX);
+        Term { head: u64::from_be_bytes(head), tail, length }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let head = self.head.to_be_bytes();
+        let length = HEAD.min(self.length as usize);
+        [head.get(..length).unwrap_or_default(), &self.tail].concat()
+    }
+}
+
+impl Ord for Term {
+    fn cmp(&self, other: &Term) -> Ordering {
+        let heads = self.head.cmp(&other.head);
+        heads.then_with(|| self.tail.cmp(&other.tail)).then(self.length.cmp(&other.length))
+    }
+}
+
+impl PartialOrd for Term {
+    fn partial_cmp(&self, other: &Term) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Terms of one index and the rows that had them. `K` is a row's key in the order of the table.
+#[derive(Clone, Debug)]
+pub struct MemtableIndex<K> {
+    terms: BTreeMap<Term, SmallVec<[K; 1]>>,
+    bytes: usize,
+    counts: Counts,
+}
+
+impl<K> Default for MemtableIndex<K> {
+    fn default() -> MemtableIndex<K> {
+        MemtableIndex { terms: BTreeMap::new(), bytes: 0, counts: Counts::default() }
+    }
+}
+
+impl<K: Ord + Clone> MemtableIndex<K> {
+    /// Adds a row under a term. Returns the bytes by which the index grew, those that `row` refers to not counted.
+    pub fn insert(&mut self, term: &[u8], row: K) -> usize {
+        let mut grown = 0;
+        let counts = &mut self.counts;
+        let rows = self.terms.entry(Term::new(term)).or_insert_with(|| {
+            let tail = term.len().saturating_sub(HEAD);
+            grown += size_of::<Term>() + size_of::<SmallVec<[K; 1]>>() + ENTRY_BYTES + tail;
+            counts.terms += 1;
+            SmallVec::new()
+        });
+        // The same row written twice in a row is the usual repetition; others cost their space.
+        if rows.last() == Some(&row) {
+            return 0;
+        }
+        let before = if rows.spilled() { rows.capacity() } else { 0 };
+        rows.push(row);
+        let after = if rows.spilled() { rows.capacity() } else { 0 };
+        grown += (after - before) * size_of::<K>();
+        self.counts.ids += 1;
+        self.bytes += grown;
+        grown
+    }
+
+    /// Bytes in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Terms and pairs, repeated ones included.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn visit(&self, ranges: Vec<TermRange>, mut each: impl FnMut(&[K])) {
+        let Some((last, _)) = self.terms.last_key_value() else { return };
+        for range in normalise(ranges, &[], &last.bytes()) {
+            let bound = |bound: Bound<Vec<u8>>| bound.map(|term| Term::new(&term));
+            let found = self.terms.range((bound(range.lower), bound(range.upper)));
+            found.for_each(|(_, rows)| each(rows));
+        }
+    }
+
+    /// Terms and pairs in ranges, at most; a pair that was added twice may count twice.
+    pub fn estimate(&self, ranges: Vec<TermRange>) -> Counts {
+        let mut counts = Counts::default();
+        self.visit(ranges, |rows| {
+            counts.terms += 1;
+            counts.ids += rows.len() as u64;
+        });
+        counts
+    }
+
+    /// The rows of ranges, ascending, as they are now.
+    pub fn rows(&self, ranges: Vec<TermRange>) -> MemtableRows<K> {
+        let mut rows: Vec<K> = Vec::new();
+        self.visit(ranges, |found| rows.extend_from_slice(found));
+        rows.sort_unstable();
+        rows.dedup();
+        MemtableRows { rows, at: 0 }
+    }
+}
+
+/// Rows of a memtable, ascending, each once.
+#[derive(Clone, Debug)]
+pub struct MemtableRows<K> {
+    rows: Vec<K>,
+    at: usize,
+}
+
+impl<K: Ord> MemtableRows<K> {
+    /// Skips rows for which `is_before` is true, which those of the first rows are.
+    pub fn skip_while(&mut self, is_before: impl Fn(&K) -> bool) {
+        let ahead = self.rows.get(self.at..).unwrap_or_default();
+        self.at += ahead.partition_point(is_before);
+    }
+
+    /// The current row. None: no further row.
+    pub fn current(&self) -> Option<&K> {
+        self.rows.get(self.at)
+    }
+
+    /// Moves behind the current row.
+    pub fn advance(&mut self) {
+        self.at += 1;
+    }
+
+    /// Rows from the current one on.
+    pub fn left(&self) -> usize {
+        self.rows.len().saturating_sub(self.at)
+    }
+}

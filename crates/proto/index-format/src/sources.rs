@@ -1,0 +1,240 @@
+//! Where rows of one predicate come from: the component of a file, the index of a memtable.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use stdx::Token;
+
+use crate::cursor::{IndexCursor, Step};
+use crate::memtable::MemtableRows;
+use crate::rows::{Lookup, RowPlace, RowsReader};
+use crate::{Block, BlockRef, IndexError};
+
+/// Primary key of a row in a form whose order is that of the table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowKey {
+    /// Token of the partition key.
+    pub token: Token,
+    /// Serialised partition key.
+    pub partition: Box<[u8]>,
+    /// Clustering in byte-comparable form; empty for the static row.
+    pub clustering: Box<[u8]>,
+}
+
+/// Unit of comparison. An index of a static column or of a part of the partition key names whole partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The row.
+    Row,
+    /// Its partition.
+    Partition,
+}
+
+/// A row of a predicate. The row must still be read and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Token of its partition.
+    pub token: Token,
+    /// Number of the file or memtable.
+    pub source: u32,
+    /// Its place, in a file.
+    pub place: Option<RowPlace>,
+    /// Its id, in a file.
+    pub row: u32,
+    /// Its key; in a file only once it was asked for.
+    pub key: Option<Arc<RowKey>>,
+}
+
+/// Order of two candidates.
+pub(crate) enum Compared {
+    Order(Ordering),
+    /// The key of the first (true) or second is needed.
+    NeedsFirst,
+    NeedsSecond,
+}
+
+/// Compares by token, then by ids within a file, then by keys, which are asked for only here.
+pub(crate) fn compare(a: &Candidate, b: &Candidate, scope: Scope) -> Compared {
+    let tokens = a.token.0.cmp(&b.token.0);
+    if tokens != Ordering::Equal {
+        return Compared::Order(tokens);
+    }
+    if let (Some(place_a), Some(place_b)) = (&a.place, &b.place)
+        && a.source == b.source
+    {
+        let partitions = place_a.partition.cmp(&place_b.partition);
+        return Compared::Order(match scope {
+            Scope::Partition => partitions,
+            Scope::Row => partitions.then(a.row.cmp(&b.row)),
+        });
+    }
+    match (&a.key, &b.key) {
+        (None, _) => Compared::NeedsFirst,
+        (_, None) => Compared::NeedsSecond,
+        (Some(a), Some(b)) => {
+            let partitions = a.partition.cmp(&b.partition);
+            Compared::Order(match scope {
+                Scope::Partition => partitions,
+                Scope::Row => partitions.then_with(|| a.clustering.cmp(&b.clustering)),
+            })
+        }
+    }
+}
+
+/// A request of a source that cannot continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A block of `Index+<id>.db`.
+    IndexBlock(BlockRef),
+    /// A block of `Rows.db`.
+    RowsBlock(BlockRef),
+    /// The key of the row at this place.
+    Key(RowPlace),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug)]
+pub enum Fed {
+    /// A block of `Index+<id>.db`.
+    IndexBlock(Block),
+    /// A block of `Rows.db`.
+    RowsBlock(Block),
+    /// A key.
+    Key(Arc<RowKey>),
+}
+
+/// Rows of a predicate in one file.
+#[derive(Debug)]
+pub struct FileSource {
+    index: IndexCursor,
+    rows: RowsReader,
+    /// Row whose place is to be found.
+    row: Option<u32>,
+    /// Rows of smaller tokens are to be skipped.
+    floor: Option<Token>,
+}
+
+#[derive(Debug)]
+enum Origin {
+    File(Box<FileSource>),
+    Memory(MemtableRows<Arc<RowKey>>),
+}
+
+/// Rows of a predicate in one file or memtable, in the order of their keys.
+#[derive(Debug)]
+pub struct Source {
+    number: u32,
+    origin: Origin,
+    head: Option<Candidate>,
+    is_done: bool,
+}
+
+impl Source {
+    /// Rows of the file `number`, which has one number in all predicates.
+    pub fn file(number: u32, index: IndexCursor, rows: RowsReader) -> Source {
+        let file = FileSource { index, rows, row: None, floor: None };
+        Source { number, origin: Origin::File(Box::new(file)), head: None, is_done: false }
+    }
+
+    /// Rows of the memtable `number`.
+    pub fn memtable(number: u32, rows: MemtableRows<Arc<RowKey>>) -> Source {
+        Source { number, origin: Origin::Memory(rows), head: None, is_done: false }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(crate) fn head(&self) -> Option<&Candidate> {
+        self.head.as_ref()
+    }
+
+    pub(crate) fn drop_head(&mut self) {
+        self.head = None;
+    }
+
+    pub(crate) fn feed(&mut self, fed: Fed) {
+        match (fed, &mut self.origin) {
+            (Fed::IndexBlock(block), Origin::File(file)) => file.index.feed(block),
+            (Fed::RowsBlock(block), Origin::File(file)) => file.rows.feed(block),
+            (Fed::Key(key), _) => {
+                self.head.iter_mut().for_each(|head| head.key = Some(key.clone()));
+            }
+            (_, Origin::Memory(_)) => {}
+        }
+    }
+
+    pub(crate) fn seek(&mut self, token: Token) {
+        if self.head.as_ref().is_some_and(|head| head.token.0 >= token.0) {
+            return;
+        }
+        self.head = None;
+        match &mut self.origin {
+            Origin::File(file) => file.floor = Some(token),
+            Origin::Memory(rows) => rows.skip_while(|key| key.token.0 < token.0),
+        }
+    }
+
+    /// Reads the head. Some: this is missing.
+    pub(crate) fn load(&mut self) -> Result<Option<Wanted>, IndexError> {
+        if self.is_done || self.head.is_some() {
+            return Ok(None);
+        }
+        let loaded = match &mut self.origin {
+            Origin::File(file) => file.load(self.number)?,
+            Origin::Memory(rows) => {
+                let key = rows.current().cloned();
+                rows.advance();
+                let candidate = |key: Arc<RowKey>| Candidate {
+                    token: key.token,
+                    source: self.number,
+                    place: None,
+                    row: 0,
+                    key: Some(key),
+                };
+                Ok(key.map(candidate))
+            }
+        };
+        match loaded {
+            Err(wanted) => return Ok(Some(wanted)),
+            Ok(head) => {
+                self.is_done = head.is_none();
+                self.head = head;
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl FileSource {
+    /// The next row; `Err` inside names what is missing.
+    fn load(&mut self, source: u32) -> Result<Result<Option<Candidate>, Wanted>, IndexError> {
+        if let Some(token) = self.floor {
+            match self.rows.first_of_token(token)? {
+                Lookup::NeedBlock(at) => return Ok(Err(Wanted::RowsBlock(at))),
+                Lookup::Found(row) => {
+                    self.index.seek(row);
+                    self.floor = None;
+                    self.row = self.row.filter(|known| *known >= row);
+                }
+            }
+        }
+        let row = match self.row {
+            Some(row) => row,
+            None => match self.index.advance()? {
+                Step::NeedBlock(at) => return Ok(Err(Wanted::IndexBlock(at))),
+                Step::End => return Ok(Ok(None)),
+                Step::Row(row) => row,
+            },
+        };
+        self.row = Some(row);
+        Ok(match self.rows.place(row)? {
+            Lookup::NeedBlock(at) => Err(Wanted::RowsBlock(at)),
+            Lookup::Found(place) => {
+                self.row = None;
+                let token = place.token;
+                Ok(Some(Candidate { token, source, place: Some(place), row, key: None }))
+            }
+        })
+    }
+}
