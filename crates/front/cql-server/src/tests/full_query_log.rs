@@ -3,6 +3,7 @@
 use super::roles::{login, server_with};
 use super::*;
 use conf::QueryLogOptions;
+use cql_plan::auth::AccessRules;
 use cql_wire::request::BatchList;
 use cql_wire::{Batch, BatchKind, BatchQuery as SentQuery};
 use query_log::format::{QUERY_LOG, next_record};
@@ -132,7 +133,9 @@ fn statements_that_succeeded_are_logged_with_what_repeats_them_and_no_other_requ
 #[test]
 fn passwords_are_not_logged() {
     run(|rt| async move {
-        let server = server_with(&rt, with_password()).await;
+        let access = AccessRules { passwords: true, permissions: true, ..AccessRules::default() };
+        let settings = changed(with_password(), |query| query.access = access);
+        let server = server_with(&rt, settings).await;
         let logger = logger(&rt, &server);
         logger.enable(log_settings()).await.unwrap();
         let mut root = login(&server, "root", "secret").await;
