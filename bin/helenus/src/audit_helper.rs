@@ -1,6 +1,7 @@
 //! Programs and sockets of this machine for the audit log: archive commands, and the syslog socket.
 
 use audit::AuditHelper;
+use audit::binlog::Archiver;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixDatagram;
 use std::process::{ChildStderr, Command, Stdio};
@@ -19,11 +20,13 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 10;
 /// Runs archive commands and sends to the syslog socket.
 pub struct MachineHelper;
 
-impl AuditHelper for MachineHelper {
+impl Archiver for MachineHelper {
     fn archive(&self, command: &str, path: &str) -> Result<(), String> {
         run_command(command, path, ARCHIVE_MAX)
     }
+}
 
+impl AuditHelper for MachineHelper {
     fn send_syslog(&self, socket: &str, messages: &[String]) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{socket}: {error}");
         let datagrams = UnixDatagram::unbound().map_err(failed)?;

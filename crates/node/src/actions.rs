@@ -23,6 +23,7 @@ use coordinator::Coordinator;
 use cql_server::{CqlServer, PortEncryption};
 use membership::Membership;
 use query::TableLatencies;
+use query_logger::QueryLogger;
 use rt::Rt;
 use rt::sync::Notify;
 use stdx::{ShardId, TableId, Token, Uuid, WallMicros};
@@ -85,6 +86,8 @@ pub(crate) struct Actions {
     pub(crate) encryption: PortEncryption,
     /// The audit log of the shard.
     pub(crate) auditor: Rc<Auditor>,
+    /// The full query log of the shard.
+    pub(crate) query_logger: Rc<QueryLogger>,
     /// Shard 0: keys of encrypted connections of clients; `None`: there are none.
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
     /// Shard 0: keys of encrypted connections between nodes; `None`: there are none.
@@ -131,6 +134,7 @@ impl Actions {
             credentials_validity_millis: millis(self.live.borrow().credentials_validity),
             credentials_cache_max_entries: self.live.borrow().credentials_cache_max_entries,
             audit_log: self.audit_rows(),
+            full_query_log: self.query_log_rows(),
         }
     }
 }
@@ -211,6 +215,9 @@ impl Actions {
             ClusterAction::ReloadSsl => self.reload_keys().await,
             ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,
             ClusterAction::DisableAuditLog => self.disable_audit_log().await,
+            ClusterAction::EnableFullQueryLog { changes } => self.enable_query_log(&changes).await,
+            ClusterAction::DisableFullQueryLog => self.disable_query_log().await,
+            ClusterAction::ResetFullQueryLog => self.reset_query_log().await,
             ClusterAction::StopDaemon => self.stop_daemon(),
             other => match self.tune_storage(other)? {
                 None => Ok(()),

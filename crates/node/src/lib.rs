@@ -37,6 +37,7 @@ mod log_lines;
 mod open;
 pub mod parts;
 pub mod policy;
+mod query_log;
 pub mod reload;
 mod remedies;
 mod replay_report;

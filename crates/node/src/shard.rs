@@ -17,6 +17,7 @@ use liveness::LivenessMesh;
 use membership::log::{LogFile, LogReader};
 use membership::{Membership, MetaMesh};
 use messaging::{Messaging, MessagingMesh};
+use query_logger::QueryLogMesh;
 use repair::{RepairHistory, RepairMesh};
 use rt::service::ServiceFailure;
 use rt::{FileLock, Gate, Group, Rt};
@@ -43,8 +44,8 @@ use crate::encryption::nodes::NodeKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, audit, bug_log, commit_log, counter_id,
-    default_password, dropped, expiry, first_role, log_lines, open, parts, remedies, replay_report,
-    serving,
+    default_password, dropped, expiry, first_role, log_lines, open, parts, query_log, remedies,
+    replay_report, serving,
 };
 
 /// Most waiting requests for one shard, per kind of request.
@@ -66,6 +67,7 @@ pub struct Meshes {
     repair: Arc<RepairMesh>,
     disks: Arc<DiskMesh>,
     audit: AuditMesh,
+    query_log: QueryLogMesh,
 }
 
 impl Meshes {
@@ -85,6 +87,7 @@ impl Meshes {
             repair: Arc::new(repair::new_mesh(shards)),
             disks: Arc::new(DiskMesh::new(shards, 8)),
             audit: AuditMesh::new(shards, MESH_CAPACITY),
+            query_log: QueryLogMesh::new(shards, MESH_CAPACITY),
         }
     }
 
@@ -387,14 +390,17 @@ impl Shard {
     ) -> Option<FileLock> {
         let rt = &self.rt;
         let Parts { store, membership, coordinator, own_rows, cluster, options, .. } = parts;
-        let auditor = served.as_ref().map(|served| served.actions.auditor.clone());
+        let logs = served
+            .as_ref()
+            .map(|served| (served.actions.auditor.clone(), served.actions.query_logger.clone()));
         if let Some(served) = served {
             served.stop().await;
         }
         boot::arrive(rt, &self.meshes.boot, Point::Closed, Ok(())).await;
-        if let Some(auditor) = auditor {
-            // No shard writes events any more.
+        if let Some((auditor, query_logger)) = logs {
+            // No shard writes events or records any more.
             auditor.close_files().await;
+            query_logger.close_files().await;
         }
         if let Some(cluster) = &cluster {
             cluster.stop().await;
@@ -493,6 +499,7 @@ impl Served {
         self.actions.serving.set(false);
         self.server.stop().await;
         self.actions.auditor.stop().await;
+        self.actions.query_logger.stop().await;
         if let Some(admin) = self.admin {
             admin.stop().await;
         }
@@ -740,6 +747,7 @@ impl Parts {
                 helper: self.program.audit.clone(),
                 ..audit::parts(rt, options, server, &self.meshes.audit)
             }),
+            query_logger: query_log::logger(rt, server, &self.meshes.query_log, &self.program),
             client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
             node_keys: self.follow_node_keys(),
             api: self.api_followers.clone(),

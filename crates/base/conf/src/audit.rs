@@ -95,6 +95,10 @@ const CYCLES: [(&str, u64); 17] = [
 ];
 
 impl RollCycle {
+    /// The default.
+    pub const HOURLY: RollCycle =
+        RollCycle { name: "HOURLY", period: Duration::from_secs(60 * MINUTE) };
+
     /// Returns the cycle of this name, in any case.
     ///
     /// # Errors
@@ -165,7 +169,7 @@ impl Default for AuditOptions {
             excluded_categories: String::new(),
             included_users: String::new(),
             excluded_users: String::new(),
-            roll_cycle: RollCycle { name: "HOURLY", period: Duration::from_secs(60 * MINUTE) },
+            roll_cycle: RollCycle::HOURLY,
             block: true,
             max_queue_weight: 256 << 20,
             max_log_size: 16 << 30,
@@ -182,31 +186,9 @@ impl AuditOptions {
     /// # Errors
     /// Every wrong key.
     pub fn parse(node: &Node) -> Result<AuditOptions, Vec<WrongKey>> {
-        let wrong = |key: &str, expected: String, value: &Node| WrongKey {
-            key: key.to_owned(),
-            expected,
-            value: value.clone(),
-        };
-        let parsed;
-        let map = match node.text().map(str::trim).filter(|text| text.starts_with('{')) {
-            Some(text) => {
-                parsed = yaml::parse(text)
-                    .map_err(|error| vec![wrong("", format!("a map ({})", error.message), node)])?;
-                &parsed
-            }
-            None => node,
-        };
-        let NodeKind::Map(entries) = &map.kind else {
-            return Err(vec![wrong("", "a map with the key enabled".to_owned(), node)]);
-        };
         let mut options = AuditOptions::default();
-        let mut errors = Vec::new();
-        for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
-            if let Err(expected) = options.set(&entry.key, &entry.value) {
-                errors.push(wrong(&entry.key, expected, &entry.value));
-            }
-        }
-        if errors.is_empty() { Ok(options) } else { Err(errors) }
+        read_map(node, |key, value| options.set(key, value))?;
+        Ok(options)
     }
 
     /// Returns these options with some keys changed.
@@ -285,6 +267,41 @@ impl AuditOptions {
     }
 }
 
+/// Passes the keys of a map, or of its text as written in the environment and on the command line, to `set`, which
+/// returns the expected form of a wrong one.
+///
+/// # Errors
+/// Every wrong key.
+pub(crate) fn read_map(
+    node: &Node,
+    mut set: impl FnMut(&str, &Node) -> Result<(), String>,
+) -> Result<(), Vec<WrongKey>> {
+    let wrong = |key: &str, expected: String, value: &Node| WrongKey {
+        key: key.to_owned(),
+        expected,
+        value: value.clone(),
+    };
+    let parsed;
+    let map = match node.text().map(str::trim).filter(|text| text.starts_with('{')) {
+        Some(text) => {
+            parsed = yaml::parse(text)
+                .map_err(|error| vec![wrong("", format!("a map ({})", error.message), node)])?;
+            &parsed
+        }
+        None => node,
+    };
+    let NodeKind::Map(entries) = &map.kind else {
+        return Err(vec![wrong("", "a map with keys and values".to_owned(), node)]);
+    };
+    let mut errors = Vec::new();
+    for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
+        if let Err(expected) = set(&entry.key, &entry.value) {
+            errors.push(wrong(&entry.key, expected, &entry.value));
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
 /// Checks the form of an archive command: empty, or with `%path` in it.
 ///
 /// # Errors
@@ -315,15 +332,15 @@ pub fn name_list(text: &str) -> String {
     all.collect::<Vec<&str>>().join(",")
 }
 
-fn flag(node: &Node) -> Result<bool, String> {
+pub(crate) fn flag(node: &Node) -> Result<bool, String> {
     bool::read(node, Range::ALL).map_err(|_| bool::form())
 }
 
-fn text(node: &Node) -> Result<String, String> {
+pub(crate) fn text(node: &Node) -> Result<String, String> {
     node.text().map(|text| text.trim().to_owned()).ok_or_else(|| "a text".to_owned())
 }
 
-fn bytes(node: &Node) -> Result<u64, String> {
+pub(crate) fn bytes(node: &Node) -> Result<u64, String> {
     let read = u64::read(node, Range { min: 1, max: i64::MAX });
     read.map_err(|_| "a number of bytes above 0".to_owned())
 }

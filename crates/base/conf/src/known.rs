@@ -79,7 +79,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("file_cache_round_up", ""),
     ("file_cache_size", ""),
     ("force_new_prepared_statement_behaviour", "false"),
-    ("full_query_logging_options", ""),
     ("gc_log_threshold", "200ms"),
     ("gc_warn_threshold", "1s"),
     ("heap_dump_path", "heapdump"),

@@ -31,6 +31,7 @@ pub mod known;
 pub mod load;
 pub mod options;
 pub mod parameterized;
+pub mod query_log;
 mod reference;
 pub mod server_encryption;
 pub mod snitch;
@@ -51,6 +52,7 @@ pub use load::{
 };
 pub use options::{Options, Setting, Status, settings};
 pub use parameterized::ParameterizedClass;
+pub use query_log::QueryLogOptions;
 pub use reference::reference_markdown;
 pub use server_encryption::{InternodeAuthenticator, InternodeEncryption, ServerEncryptionOptions};
 pub use value::{

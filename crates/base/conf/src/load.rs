@@ -12,6 +12,7 @@ use crate::encryption::{EncryptionOptions, WrongKey};
 use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
+use crate::query_log::QueryLogOptions;
 use crate::server_encryption::ServerEncryptionOptions;
 use crate::spelling;
 use crate::value::{Authenticator, CommitFailurePolicy, class_name};
@@ -505,6 +506,7 @@ impl Loader {
             }
             "server_encryption_options" => ServerEncryptionOptions::parse(node).err(),
             "audit_logging_options" => AuditOptions::parse(node).err(),
+            "full_query_logging_options" => QueryLogOptions::parse(node).err(),
             _ => None,
         };
         if let Some(wrong) = wrong_keys {

@@ -17,6 +17,7 @@ use crate::certificate_login::RoleQueries;
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::encryption::EncryptionOptions;
 use crate::parameterized::ParameterizedClass;
+use crate::query_log::QueryLogOptions;
 use crate::server_encryption::{InternodeAuthenticator, ServerEncryptionOptions};
 use crate::value::{
     Address, ApiLogin, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,
@@ -372,6 +373,9 @@ settings! {
         supported cold audit_keyspaces: NameList = NameList::default();
         /// Socket for `audit: syslog`.
         supported cold audit_unix_socket_path: String = "/dev/log".into();
+        /// The full query log: keys of Cassandra 5.0, see [full query log](fqltool.md). It is off at the start;
+        /// `nodetool enablefullquerylog` switches it on.
+        supported cold full_query_logging_options: QueryLogOptions = QueryLogOptions::default();
     }
     "Access" {
         /// How clients log in. As in Cassandra it may be a map with `class_name` and `parameters`: the

@@ -403,6 +403,18 @@ cluster_commands! {
     /// Switches the audit log off until the node stops.
     DisableAuditLog {} as given
         = CommandRow::new("disable_audit_log", Scope::Shard, Class::Changes), "disableauditlog";
+    /// Switches the full query log on until the node stops; its older files in the directory are deleted or archived.
+    EnableFullQueryLog {
+        /// Keys of `full_query_logging_options` with values other than those of the configuration.
+        changes: BTreeMap<String, String>,
+    } as given
+        = CommandRow::new("enable_full_query_log", Scope::Shard, Class::Changes), "enablefullquerylog";
+    /// Switches the full query log off; its files stay.
+    DisableFullQueryLog {} as given
+        = CommandRow::new("disable_full_query_log", Scope::Shard, Class::Changes), "disablefullquerylog";
+    /// Switches the full query log off and deletes its files.
+    ResetFullQueryLog {} as given
+        = CommandRow::new("reset_full_query_log", Scope::Shard, Class::Destroys), "resetfullquerylog";
     /// Drains the node and ends its process.
     StopDaemon {} as given
         = CommandRow::new("stop_daemon", Scope::Node, Class::Destroys), "stopdaemon";

@@ -1,21 +1,22 @@
 //! The audit log of one shard: sees finished requests, queues their events, has them written.
 //!
 //! Owns: the destinations in force, changes of settings while the node runs, and on shard 0 the files. Never: formats
-//! ([`crate::line`], [`crate::binary`]), what a full queue does ([`crate::queue`]).
+//! ([`crate::line`], [`crate::binary`]), what a full queue does ([`crate::binlog`]).
 //!
 //! A change of settings, led by shard 0: 1. every shard takes events into the new destinations and empties the old
 //! ones; 2. shard 0 closes the old file; 3. every shard begins to write. No request passes unseen meanwhile.
 
 use crate::binary;
-use crate::counters::Counters;
-use crate::destination::{Destination, Write, Writer};
+use crate::binlog::rolling::Layout;
+use crate::binlog::{
+    Archiver, CLOSE_MAX, Destination, FileSettings, FileWriter, FullQueue, LogCounters, Pushed,
+    RecordQueue, WAIT_MAX, Write, Writer, check_directory, wait_for,
+};
+use crate::counters::counters;
 use crate::event::{Event, EventType};
-use crate::files::LogFiles;
 use crate::filter::{Filter, scylla_category};
 use crate::line::{LineStyle, escape, push_fields, push_line, syslog_message};
-use crate::queue::{EventQueue, FullQueue, Pushed};
 use crate::recorder::{Recorder, Stamp};
-use crate::rolling::Layout;
 use crate::settings::{AuditHelper, AuditSettings};
 use conf::AuditLogger;
 use cql_wire::{Consistency, QueryParameters};
@@ -26,15 +27,10 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use stdx::{ShardId, Uuid};
 
-/// How long an answer waits for a full queue. Source: Cassandra's `request_timeout`.
-const WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long a destination that is switched off may write its queue.
-const CLOSE_MAX: Duration = Duration::from_secs(5);
-/// How long a failed archive command waits for its next attempt.
-const ARCHIVE_RETRY: Duration = Duration::from_secs(10);
+/// Name of the log in messages.
+const LOG: &str = "audit log";
 
 /// A request between the audit logs of a node's shards.
 pub enum AuditRequest {
@@ -87,21 +83,23 @@ pub struct Auditor {
     helper: Option<Arc<dyn AuditHelper>>,
     settings: RefCell<Arc<AuditSettings>>,
     recorder: Recorder,
-    counters: Rc<Counters>,
-    destinations: RefCell<Vec<Rc<Destination>>>,
+    counters: Rc<LogCounters>,
+    destinations: RefCell<Vec<Rc<Sink>>>,
     /// Destinations of `destinations` that are not written to yet.
     is_prepared: Cell<bool>,
     gate: Gate,
     /// This auditor as it is installed.
     installed: RefCell<Option<Rc<dyn RequestObserver>>>,
     /// Shard 0: the files.
-    files: RefCell<Option<LogFiles>>,
-    /// Held while the files are used.
-    using_files: Semaphore,
+    files: FileWriter,
     /// One change of settings at a time.
     changing: Semaphore,
-    /// One archive command at a time.
-    archiving: Rc<Semaphore>,
+}
+
+/// A destination and the events that it gets.
+struct Sink {
+    filter: Filter,
+    to: Rc<Destination<Event>>,
 }
 
 impl Auditor {
@@ -109,8 +107,9 @@ impl Auditor {
     /// [`Auditor::change`].
     pub fn new(parts: AuditorParts) -> Rc<Auditor> {
         let AuditorParts { rt, executor, mesh, helper, settings } = parts;
+        let archiver = helper.clone().map(|helper| -> Arc<dyn Archiver> { helper });
         let auditor = Rc::new(Auditor {
-            counters: Rc::new(Counters::new(&rt.telemetry())),
+            counters: Rc::new(counters(&rt.telemetry())),
             gate: rt.gate("audit"),
             executor,
             mesh: mesh.clone(),
@@ -120,10 +119,8 @@ impl Auditor {
             destinations: RefCell::default(),
             is_prepared: Cell::new(false),
             installed: RefCell::new(None),
-            files: RefCell::new(None),
-            using_files: Semaphore::new(1),
+            files: FileWriter::new(&rt, LOG, archiver),
             changing: Semaphore::new(1),
-            archiving: Rc::new(Semaphore::new(1)),
             rt: rt.clone(),
         });
         // The executor holds the installed auditor, which holds the executor.
@@ -164,13 +161,14 @@ impl Auditor {
             self.create_table().await?;
         }
         if settings.has_files() {
-            check_directory(&self.rt, &settings.directory).await?;
+            let checked = check_directory(&self.rt, &settings.directory).await;
+            checked.map_err(|error| format!("audit_logs_dir {error}"))?;
         }
         self.record_change(&settings);
         let settings = Arc::new(settings);
         let prepare = || AuditRequest::Prepare(settings.clone());
         self.tell_all(prepare).await?;
-        let opened = self.swap_files(&settings).await;
+        let opened = self.files.swap(file_settings(&settings)).await;
         self.tell_all(|| AuditRequest::Begin).await?;
         opened
     }
@@ -186,13 +184,7 @@ impl Auditor {
 
     /// Closes the files; on shard 0, after all shards have stopped.
     pub async fn close_files(&self) {
-        let _using = self.using_files.acquire(1).await;
-        let files = self.files.borrow_mut().take();
-        if let Some(mut files) = files
-            && let Err(error) = files.close().await
-        {
-            tracing::error!(%error, "cannot sync the audit log");
-        }
+        self.files.close().await;
         // A destination that hangs does not hold up the stop.
         let _ = self.rt.timeout(self.rt.now() + CLOSE_MAX, self.gate.close()).await;
     }
@@ -231,8 +223,14 @@ impl Auditor {
             is_error: admin.refusal.is_some(),
         };
         let (event, now) = (Rc::new(event), self.rt.now());
-        for destination in self.destinations.borrow().iter().filter(|d| d.filter.passes(&event)) {
-            destination.push_unless_full(now, event.clone());
+        for sink in self.destinations.borrow().iter().filter(|sink| sink.filter.passes(&event)) {
+            if sink.to.is_lost_unlogged(now, event.clone()) {
+                tracing::error!(
+                    destination = sink.to.name(),
+                    operation = &*event.operation,
+                    "audit event of an administrative action dropped: the queue is full"
+                );
+            }
         }
     }
 
@@ -249,7 +247,7 @@ impl Auditor {
                     this.begin_writing(&destinations);
                     Ok(())
                 }
-                AuditRequest::Append(bytes) => this.append(bytes).await,
+                AuditRequest::Append(bytes) => this.files.append(bytes).await,
                 AuditRequest::Syslog(messages) => this.send_syslog(messages).await,
                 AuditRequest::Admin(admin) => {
                     this.record_admin(admin);
@@ -291,21 +289,21 @@ impl Auditor {
         self.close(&old).await;
     }
 
-    fn begin_writing(&self, destinations: &[Rc<Destination>]) {
+    fn begin_writing(&self, destinations: &[Rc<Sink>]) {
         if !self.is_prepared.replace(false) {
             return;
         }
         for destination in destinations {
-            let run = destination.clone().run(self.rt.clone());
+            let run = destination.to.clone().run(self.rt.clone());
             // A closed gate: the node stops.
             let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-writer", run);
         }
     }
 
-    async fn close(&self, destinations: &[Rc<Destination>]) {
+    async fn close(&self, destinations: &[Rc<Sink>]) {
         let deadline = self.rt.now() + CLOSE_MAX;
         for destination in destinations {
-            destination.close(&self.rt, deadline).await;
+            destination.to.close(&self.rt, deadline).await;
         }
     }
 
@@ -324,32 +322,34 @@ impl Auditor {
         }
     }
 
-    fn new_destinations(&self, settings: &Arc<AuditSettings>) -> Vec<Rc<Destination>> {
+    fn new_destinations(&self, settings: &Arc<AuditSettings>) -> Vec<Rc<Sink>> {
         let shards = u64::from(self.rt.shard_count().max(1));
         let full = if settings.options.block { FullQueue::Wait } else { FullQueue::Drop };
         let limit = (settings.options.max_queue_weight / shards).max(1);
-        let queue = || EventQueue::new(limit, full);
-        let writer = |write| Writer { write, counters: self.counters.clone() };
+        let sink = |name, filter, write| {
+            let writer = Writer { log: LOG, write, counters: self.counters.clone() };
+            Rc::new(Sink {
+                filter,
+                to: Destination::new(name, RecordQueue::new(limit, full), writer),
+            })
+        };
         let mut new = Vec::new();
         if settings.has_files() {
             let filter = Filter::cassandra(&settings.options);
             let name = settings.options.logger.class();
-            let writer = writer(self.file_writer(settings));
-            new.push(Destination::new(name, filter, queue(), writer));
+            new.push(sink(name, filter, self.file_writer(settings)));
         }
         let scylla = || Filter::scylla(&settings.categories, &settings.tables, &settings.keyspaces);
         if settings.scylla.syslog {
-            let writer = writer(self.syslog_writer(settings));
-            new.push(Destination::new("syslog", scylla(), queue(), writer));
+            new.push(sink("syslog", scylla(), self.syslog_writer(settings)));
         }
         if settings.scylla.table {
-            let writer = writer(self.table_writer(settings));
-            new.push(Destination::new("table", scylla(), queue(), writer));
+            new.push(sink("table", scylla(), self.table_writer(settings)));
         }
         new
     }
 
-    fn file_writer(&self, settings: &Arc<AuditSettings>) -> Write {
+    fn file_writer(&self, settings: &Arc<AuditSettings>) -> Write<Event> {
         let style = line_style(settings);
         let (rt, mesh, logger) = (self.rt.clone(), self.mesh.clone(), settings.options.logger);
         Box::new(move |events| {
@@ -359,7 +359,7 @@ impl Auditor {
         })
     }
 
-    fn syslog_writer(&self, settings: &Arc<AuditSettings>) -> Write {
+    fn syslog_writer(&self, settings: &Arc<AuditSettings>) -> Write<Event> {
         let style = line_style(settings);
         let (rt, mesh) = (self.rt.clone(), self.mesh.clone());
         Box::new(move |events| {
@@ -369,7 +369,7 @@ impl Auditor {
         })
     }
 
-    fn table_writer(&self, settings: &Arc<AuditSettings>) -> Write {
+    fn table_writer(&self, settings: &Arc<AuditSettings>) -> Write<Event> {
         let (executor, host) = (self.executor.clone(), settings.host);
         Box::new(move |events| {
             let executor = executor.clone();
@@ -396,70 +396,6 @@ impl Auditor {
         Ok(())
     }
 
-    /// Closes the old file and names the new one. Shard 0 only.
-    async fn swap_files(&self, settings: &AuditSettings) -> Result<(), String> {
-        let _using = self.using_files.acquire(1).await;
-        let options = &settings.options;
-        let layout = match options.logger {
-            AuditLogger::Bin => Layout::Binary(options.roll_cycle),
-            AuditLogger::File | AuditLogger::NoOp => Layout::Text,
-        };
-        let keeps = !options.archive_command.is_empty();
-        let bytes_max = (!keeps).then_some(options.max_log_size);
-        let new = settings
-            .has_files()
-            .then(|| LogFiles::new(&self.rt, &settings.directory, layout, bytes_max));
-        let old = std::mem::replace(&mut *self.files.borrow_mut(), new);
-        if let Some(mut old) = old
-            && let Err(error) = old.close().await
-        {
-            tracing::error!(%error, "cannot sync the audit log");
-        }
-        if !settings.has_files() {
-            return Ok(());
-        }
-        let Some(files) = self.files.borrow_mut().take() else { return Ok(()) };
-        let finished = files.finished().await;
-        *self.files.borrow_mut() = Some(files);
-        let finished =
-            finished.map_err(|error| format!("audit_logs_dir cannot be read: {error}"))?;
-        self.archive(finished);
-        Ok(())
-    }
-
-    /// Appends to the file. Shard 0 only.
-    async fn append(&self, bytes: Vec<u8>) -> Result<(), String> {
-        let _using = self.using_files.acquire(1).await;
-        // Taken out while it is used: `using_files` is held.
-        let Some(mut files) = self.files.borrow_mut().take() else {
-            return Err("the files of the audit log are closed".to_owned());
-        };
-        let done = files.append(&bytes).await;
-        *self.files.borrow_mut() = Some(files);
-        self.archive(done.map_err(|error| error.to_string())?);
-        Ok(())
-    }
-
-    /// Has the archive command handle finished files.
-    fn archive(&self, paths: Vec<String>) {
-        let settings = self.settings();
-        let command = settings.options.archive_command.clone();
-        let (Some(helper), false, false) =
-            (self.helper.clone(), command.is_empty(), paths.is_empty())
-        else {
-            return;
-        };
-        let (rt, retries) = (self.rt.clone(), settings.options.max_archive_retries);
-        let archiving = self.archiving.clone();
-        let task = async move {
-            for path in paths {
-                let job = ArchiveJob { command: command.clone(), path, retries };
-                job.run(&rt, &helper, &archiving).await;
-            }
-        };
-        let _ = self.gate.spawn(&self.rt, Group::Admin, "audit-archive", task);
-    }
-
     async fn send_syslog(&self, messages: Vec<String>) -> Result<(), String> {
         let Some(helper) = self.helper.clone() else {
             return Err("this program cannot write to a syslog socket".to_owned());
@@ -469,16 +405,16 @@ impl Auditor {
     }
 
     /// Queues events. Returns the destinations that are over their limit.
-    fn push(&self, events: Vec<Event>) -> Vec<Rc<Destination>> {
+    fn push(&self, events: Vec<Event>) -> Vec<Rc<Destination<Event>>> {
         let destinations = self.destinations.borrow();
-        let mut over: Vec<Rc<Destination>> = Vec::new();
+        let mut over: Vec<Rc<Destination<Event>>> = Vec::new();
         for event in events {
             let event = Rc::new(event);
-            for destination in destinations.iter().filter(|d| d.filter.passes(&event)) {
-                if destination.push(event.clone()) == Pushed::Over
-                    && !over.iter().any(|known| Rc::ptr_eq(known, destination))
+            for sink in destinations.iter().filter(|sink| sink.filter.passes(&event)) {
+                if sink.to.push(event.clone()) == Pushed::Over
+                    && !over.iter().any(|known| Rc::ptr_eq(known, &sink.to))
                 {
-                    over.push(destination.clone());
+                    over.push(sink.to.clone());
                 }
             }
         }
@@ -488,7 +424,7 @@ impl Auditor {
 
 impl RequestObserver for Auditor {
     fn admits(&self) -> bool {
-        let admits = self.destinations.borrow().iter().all(|destination| destination.admits());
+        let admits = self.destinations.borrow().iter().all(|sink| sink.to.admits());
         if !admits {
             self.counters.refused.inc();
         }
@@ -507,25 +443,14 @@ impl RequestObserver for Auditor {
             return None;
         }
         self.counters.waits.inc();
-        Some(wait_for(&self.rt, over))
-    }
-}
-
-/// Waits until no destination is over its limit. The time runs from the call, not from the first poll: answers of one
-/// connection wait one after the other.
-pub(crate) fn wait_for(rt: &Rt, over: Vec<Rc<Destination>>) -> Taken {
-    let rt = rt.clone();
-    let deadline = rt.now() + WAIT_MAX;
-    Box::pin(async move {
-        for destination in over {
-            if !destination.wait(&rt, deadline).await {
-                return Err(Failure::overloaded(
-                    "the request was executed, but the audit log cannot keep up",
-                ));
+        let in_time = wait_for(&self.rt, over, WAIT_MAX);
+        Some(Box::pin(async move {
+            if in_time.await {
+                return Ok(());
             }
-        }
-        Ok(())
-    })
+            Err(Failure::overloaded("the request was executed, but the audit log cannot keep up"))
+        }))
+    }
 }
 
 impl Auditor {
@@ -539,11 +464,19 @@ impl Auditor {
     }
 }
 
-async fn check_directory(rt: &Rt, directory: &str) -> Result<(), String> {
-    let made = rt.fs().create_dir_all(directory).await;
-    made.map_err(|error| format!("audit_logs_dir cannot be used: {error}"))?;
-    let read = rt.fs().read_dir(directory).await;
-    read.map(drop).map_err(|error| format!("audit_logs_dir cannot be read: {error}"))
+/// Files by these settings; `None` without any.
+fn file_settings(settings: &AuditSettings) -> Option<FileSettings> {
+    let options = &settings.options;
+    settings.has_files().then(|| FileSettings {
+        directory: settings.directory.clone(),
+        layout: match options.logger {
+            AuditLogger::Bin => binary::layout(options.roll_cycle),
+            AuditLogger::File | AuditLogger::NoOp => Layout::Text,
+        },
+        bytes_max: options.max_log_size,
+        archive_command: options.archive_command.clone(),
+        max_archive_retries: options.max_archive_retries,
+    })
 }
 
 fn line_style(settings: &AuditSettings) -> LineStyle {
@@ -574,36 +507,6 @@ fn encode(events: &[Rc<Event>], style: &LineStyle, logger: AuditLogger, shard: S
 
 fn answered(answer: Result<Result<(), String>, MeshError>) -> Result<(), String> {
     answer.map_err(|error| error.to_string())?
-}
-
-/// A finished file for the archive command.
-struct ArchiveJob {
-    command: String,
-    path: String,
-    /// Further attempts after the first.
-    retries: u32,
-}
-
-impl ArchiveJob {
-    async fn run(&self, rt: &Rt, helper: &Arc<dyn AuditHelper>, archiving: &Semaphore) {
-        let path = self.path.as_str();
-        for attempt in 0..=self.retries {
-            let (helper, command, of_path) =
-                (helper.clone(), self.command.clone(), self.path.clone());
-            let done = {
-                // A command holds a thread of the file pool until it ends.
-                let _alone = archiving.acquire(1).await;
-                rt.offload("archive", move || helper.archive(&command, &of_path)).await
-            };
-            let Err(error) = done else { return };
-            tracing::warn!(path, error, attempt, "the archive command of the audit log failed");
-            let next = rt.now() + ARCHIVE_RETRY;
-            if attempt < self.retries && rt.timeout(next, rt.stop_requested()).await.is_ok() {
-                return;
-            }
-        }
-        tracing::error!(path, "file not archived; it stays and is archived after the next start");
-    }
 }
 
 /// Scylla's keyspace and table. Source: Scylla's documentation of its audit log.

@@ -1,9 +1,11 @@
 //! The binary audit log: a file of checksummed records.
 //!
-//! Owns: header and records (docs/formats/audit-log.md), reading them back. Never: names of files ([`crate::rolling`]).
+//! Owns: header and records (docs/formats/audit-log.md), reading them back. Never: names of files ([`crate::binlog`]).
 //! A record that a crash cut off is the last one of its file: a start never appends to an older file.
 
+use crate::binlog::{BinaryFiles, Layout};
 use codec::crc32;
+use conf::RollCycle;
 
 /// First bytes of a file.
 pub const MAGIC: [u8; 8] = *b"HELAUDIT";
@@ -17,6 +19,11 @@ pub const RECORD_HEADER_BYTES: usize = 8;
 pub const PAYLOAD_BYTES_MAX: usize = 256 << 20;
 /// Kind of a record with a line of the audit log.
 pub const KIND_LINE: u8 = 1;
+
+/// Files of the binary audit log that roll with this cycle.
+pub fn layout(cycle: RollCycle) -> Layout {
+    Layout::Binary(BinaryFiles { cycle, extension: ".audit", header: header() })
+}
 
 /// Returns the header of a file.
 pub fn header() -> [u8; HEADER_BYTES] {

@@ -2,6 +2,7 @@
 //!
 //! Source: Cassandra 5.0 `AuditLogEntryType`, `AuditLogEntryCategory`.
 
+use crate::binlog::queue::Weighed;
 use cql_wire::Consistency;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -149,9 +150,8 @@ pub struct Event {
 /// Estimated bytes of an event without its texts.
 const EVENT_BYTES: usize = 200;
 
-impl Event {
-    /// Bytes that the event counts in a queue.
-    pub fn weight(&self) -> u64 {
+impl Weighed for Event {
+    fn weight(&self) -> u64 {
         let names = [&self.user, &self.keyspace, &self.scope];
         let names: usize = names.into_iter().flatten().map(|name| name.len()).sum();
         (EVENT_BYTES + self.operation.len() + names) as u64

@@ -1,29 +1,24 @@
 //! The audit log: who did what, from which address, with which outcome.
 //!
-//! Owns: events ([`event`]) and how finished requests become events ([`recorder`]), filters ([`filter`]), the queue
-//! between requests and writers ([`queue`]), Cassandra's line ([`line`]) and the binary format ([`binary`]), names and
-//! rolling of files ([`rolling`]); and, thin, the files ([`files`]), the destinations (`destination`) and each
-//! shard's part ([`auditor`]). Never: executes
-//! a statement, decides whether one is allowed.
+//! Owns: events ([`event`]) and how finished requests become events ([`recorder`]), filters ([`filter`]),
+//! Cassandra's line ([`line`]) and the binary format ([`binary`]), each shard's part ([`auditor`]); and what it shares
+//! with the full query log: queues, writers, files ([`binlog`]). Never: executes a statement, decides whether one is
+//! allowed.
 //!
-//! Invariants: see `queue` and `destination`.
+//! Invariants: see `binlog::queue` and `binlog::destination`.
 //!
-//! Reading order: `event`, `statement`, `mask`, `recorder`, `filter`, `queue`, `line`, `binary`, `rolling`,
-//! `settings`, `files`, `destination`, `auditor`.
+//! Reading order: `event`, `statement`, `mask`, `recorder`, `filter`, `line`, `binary`, `settings`, `binlog`, `auditor`.
 
 pub mod auditor;
 pub mod binary;
+pub mod binlog;
 mod counters;
-mod destination;
 pub mod event;
-pub mod files;
 pub mod filter;
 pub mod fuzz;
 pub mod line;
 pub mod mask;
-pub mod queue;
 pub mod recorder;
-pub mod rolling;
 pub mod settings;
 pub mod statement;
 

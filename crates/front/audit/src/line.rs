@@ -2,6 +2,7 @@
 //!
 //! Source: the lines that Cassandra 5.0.9 writes; Scylla's documentation of its audit log.
 
+use crate::binlog::rolling::civil;
 use crate::event::{Event, EventType};
 use crate::filter::scylla_category;
 use std::borrow::Cow;
@@ -111,19 +112,6 @@ pub fn push_line(out: &mut String, event: &Event, style: &LineStyle, shard: u16)
     out.push_str(" FileAuditLogger.java:51 - ");
     push_fields(out, event, style);
     out.push('\n');
-}
-
-/// Year, month and day of a number of days since 1970-01-01 in the Gregorian calendar.
-pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let of_era = z.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 fn push_time(out: &mut String, millis: i64) {

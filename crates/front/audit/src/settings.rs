@@ -1,5 +1,6 @@
 //! Settings of the audit log in force, and what the program provides to it.
 
+use crate::binlog::Archiver;
 use conf::audit::{NameList, ScyllaAudit, ScyllaCategories};
 use conf::{AuditLogger, AuditOptions, Options};
 use std::net::SocketAddr;
@@ -53,14 +54,8 @@ impl AuditSettings {
     }
 }
 
-/// Programs and sockets of the machine, which a node has no access to. Both calls may block.
-pub trait AuditHelper: Send + Sync {
-    /// Runs a command of an operator, with `%path` replaced by the path of a finished file.
-    ///
-    /// # Errors
-    /// It could not be run, or ended with another code than 0; in words.
-    fn archive(&self, command: &str, path: &str) -> Result<(), String>;
-
+/// Programs and sockets of the machine, which a node has no access to. All calls may block.
+pub trait AuditHelper: Archiver {
     /// Sends messages to a datagram socket.
     ///
     /// # Errors

@@ -453,7 +453,7 @@ impl Core {
         let ran = request.and_then(|request| {
             let bytes = weight(&request.request, frame.body.len());
             if is_observed {
-                observed::begin(&self.query, &self.sink, &request.request, frame.body)?;
+                observed::begin(&self.query, &self.sink, &request.request)?;
             }
             let mut step = self.dispatch(&request, &mut ticket, bytes);
             if ticket.trace.is_some() {

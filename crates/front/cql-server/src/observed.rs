@@ -24,14 +24,9 @@ const DISCONNECTED: &str = "the client disconnected before the request was answe
 /// # Errors
 /// An observer cannot take another request.
 #[cold]
-pub(crate) fn begin(
-    query: &Rc<Executor>,
-    sink: &FrameSink,
-    request: &Request<'_>,
-    body: &[u8],
-) -> Result<()> {
+pub(crate) fn begin(query: &Rc<Executor>, sink: &FrameSink, request: &Request<'_>) -> Result<()> {
     let session = &sink.session;
-    if let Some(record) = query::observe(query, &session.client, request, body)? {
+    if let Some(record) = query::observe(query, &session.client, request)? {
         session.observed.by_stream.borrow_mut().insert(sink.stream, record);
     }
     Ok(())
@@ -78,6 +73,9 @@ pub(crate) fn observe(
     let About { ticket, request } = *about;
     let is_startup = matches!(request, Request::Startup(_));
     let (session, stream) = (&sink.session, sink.stream);
+    if let Some(record) = session.observed.by_stream.borrow_mut().get_mut(&stream) {
+        query::note_generated(record, &server.query);
+    }
     let (server, sink, ticket) = (server.clone(), sink.clone(), ticket.clone());
     match step {
         // Answered after the commit, see `answer_held`.

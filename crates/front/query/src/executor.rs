@@ -102,7 +102,7 @@ pub struct Executor {
     pub(crate) scans: Semaphore,
     pub(crate) remote_reads: Semaphore,
     snapshot: RefCell<Arc<ClusterSnapshot>>,
-    last_timestamp: Cell<i64>,
+    pub(crate) last_timestamp: Cell<i64>,
     draining: Cell<bool>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }

@@ -81,10 +81,10 @@ pub use guardrails::watch;
 pub use internal_queries::{write_peer_trace, write_trace};
 pub use latency::{Ended, Kind as RequestKind, Latencies, TableLatencies, Timing, Touched};
 pub use node_queries::{as_store_error, execute_for_node, select_for_node};
-pub use observed::{note_planned, observe};
+pub use observed::{note_generated, note_planned, observe};
 pub use observers::{
-    ObservedFailure, ObservedRequest, ObservedStatement, Observers, RequestObserver, RequestRecord,
-    Taken,
+    ObservedFailure, ObservedRequest, ObservedStatement, ObservedValue, Observers, RequestDetails,
+    RequestObserver, RequestRecord, Taken,
 };
 pub use password::without_password;
 pub use prepare::{prepare, prepare_here};

@@ -5,10 +5,12 @@
 use crate::client::ClientState;
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::observers::{ObservedRequest, ObservedStatement, RequestRecord};
+use crate::observers::{
+    ObservedRequest, ObservedStatement, ObservedValue, RequestDetails, RequestRecord,
+};
 use crate::prepare::current;
 use crate::prepared::{Compiled, parse};
-use cql_wire::{BatchQuery, Request};
+use cql_wire::{BatchQuery, BoundValue, ProtocolVersion, Request};
 use std::rc::Rc;
 
 /// Describes a request that arrived; `None` for kinds that are not observed.
@@ -19,7 +21,6 @@ pub fn observe(
     executor: &Rc<Executor>,
     client: &ClientState,
     request: &Request<'_>,
-    body: &[u8],
 ) -> Result<Option<RequestRecord>> {
     let Some(mut record) = record(executor, client, request) else { return Ok(None) };
     if !executor.observers.admit() {
@@ -27,8 +28,8 @@ pub fn observe(
             "the log of requests cannot keep up; the request was not executed",
         ));
     }
-    if executor.observers.want_bodies() {
-        record.body = Some(body.into());
+    if executor.observers.want_details() {
+        record.details = details(executor, client, request).map(Box::new);
     }
     Ok(Some(record))
 }
@@ -76,11 +77,65 @@ fn record(
         keyspace: keyspace.map(Into::into).or_else(|| session_keyspace.clone()),
         session_keyspace,
         consistency,
-        body: None,
+        details: None,
         began: executor.rt.wall(),
         planned,
         failure: None,
     })
+}
+
+/// Describes values and options; `None` for requests without them.
+fn details(
+    executor: &Executor,
+    client: &ClientState,
+    request: &Request<'_>,
+) -> Option<RequestDetails> {
+    let (parameters, batch_values) = match request {
+        Request::Query { parameters, .. } | Request::Execute { parameters, .. } => {
+            (*parameters, Vec::new())
+        }
+        Request::Batch(batch) => {
+            let statements = batch.statements.iter();
+            let values = statements.map(|one| one.values.values().map(observed_value).collect());
+            (batch.parameters, values.collect())
+        }
+        _ => return None,
+    };
+    // Some clients set flags of version 5 in older versions.
+    let needs_v5 = parameters.keyspace.is_some() || parameters.now_in_seconds.is_some();
+    let version = match client.negotiated.get().version {
+        version if needs_v5 => version.max(ProtocolVersion::V5),
+        version => version,
+    };
+    let mut options = Vec::new();
+    parameters.encode(version, &mut options).ok()?;
+    Some(RequestDetails {
+        protocol_version: version.number(),
+        options,
+        batch_values,
+        generated_timestamp: None,
+        lacks_timestamp: parameters.timestamp.is_none(),
+        timestamp_before: executor.last_timestamp.get(),
+        lacks_now: parameters.now_in_seconds.is_none(),
+    })
+}
+
+fn observed_value(value: BoundValue<'_>) -> ObservedValue {
+    match value {
+        BoundValue::Null => ObservedValue::Null,
+        BoundValue::Unset => ObservedValue::Unset,
+        BoundValue::Bytes(bytes) => ObservedValue::Bytes(bytes.to_vec()),
+    }
+}
+
+/// Records the timestamp that was generated for a request. To be called when the request has begun, before another
+/// one of the shard begins.
+pub fn note_generated(record: &mut RequestRecord, executor: &Executor) {
+    let Some(details) = &mut record.details else { return };
+    let last = executor.last_timestamp.get();
+    if details.lacks_timestamp && last != details.timestamp_before {
+        details.generated_timestamp = Some(last);
+    }
 }
 
 /// Records how much of a request that failed before it ran can be planned: Cassandra's log depends on it.

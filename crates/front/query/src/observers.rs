@@ -84,14 +84,43 @@ pub struct RequestRecord {
     pub keyspace: Option<Rc<str>>,
     /// Consistency level; `None` for requests without one.
     pub consistency: Option<Consistency>,
-    /// Body of its frame with values and options, if an observer asked for it.
-    pub body: Option<Box<[u8]>>,
+    /// Values and options, if an observer asked for them.
+    pub details: Option<Box<RequestDetails>>,
     /// When it arrived.
     pub began: WallMicros,
     /// Number of its statements before the first one that cannot be planned.
     pub planned: usize,
     /// Failure that was answered; `None` for a result.
     pub failure: Option<ObservedFailure>,
+}
+
+/// Values and options of a request: what is needed, with its texts, to execute it again.
+pub struct RequestDetails {
+    /// Version of the native protocol that `options` are encoded in.
+    pub protocol_version: u8,
+    /// Query options: consistency, flags, values of a single statement, and what the flags announce.
+    pub options: Vec<u8>,
+    /// Values of each statement of a batch.
+    pub batch_values: Vec<Vec<ObservedValue>>,
+    /// Timestamp that this node generated because the request had none.
+    pub generated_timestamp: Option<i64>,
+    /// The request has no timestamp.
+    pub(crate) lacks_timestamp: bool,
+    /// Last timestamp that the shard had generated when the request arrived.
+    pub(crate) timestamp_before: i64,
+    /// The request has no time by which expiry is judged.
+    pub lacks_now: bool,
+}
+
+/// Bound value of a statement in a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObservedValue {
+    /// Null.
+    Null,
+    /// Unset.
+    Unset,
+    /// Bytes in the encoding of the native protocol.
+    Bytes(Vec<u8>),
 }
 
 /// Waits until an observer has taken a request.
@@ -102,8 +131,8 @@ pub type Taken = Pin<Box<dyn Future<Output = Result<()>>>>;
 
 /// Part of the node that sees each finished request of a shard.
 pub trait RequestObserver {
-    /// Returns true if records need the bodies of frames.
-    fn wants_bodies(&self) -> bool {
+    /// Returns true if records need values and options.
+    fn wants_details(&self) -> bool {
         false
     }
 
@@ -148,9 +177,9 @@ impl Observers {
         self.list.borrow().iter().all(|observer| observer.admits())
     }
 
-    /// Returns true if records need the bodies of frames.
-    pub fn want_bodies(&self) -> bool {
-        self.list.borrow().iter().any(|observer| observer.wants_bodies())
+    /// Returns true if records need values and options.
+    pub fn want_details(&self) -> bool {
+        self.list.borrow().iter().any(|observer| observer.wants_details())
     }
 
     /// Passes a request whose answer is ready to each observer. Returns what the answer has to wait for.

@@ -102,6 +102,9 @@ pub struct SettingsReport {
     /// Names and values of `audit_logging_options`, in the order of `nodetool getauditlog`.
     #[serde(default)]
     pub audit_log: Vec<(String, String)>,
+    /// Names and values of the full query log, in the order of `nodetool getfullquerylog`.
+    #[serde(default)]
+    pub full_query_log: Vec<(String, String)>,
 }
 
 /// Least severe events of a part of the program that are logged.

@@ -97,6 +97,7 @@ pub const ROUTES: &[Route] = &[
              set_batchlog_throttle (kib_per_second), replay_batchlog,\n\
              refresh_size_estimates, reload_seeds, reload_ssl, stop_daemon,\n\
              enable_audit_log (changes), disable_audit_log,\n\
+             enable_full_query_log (changes), disable_full_query_log, reset_full_query_log,\n\
              move (token), rebuild (datacenter, keyspace, tokens, sources, exclude_local_dc),\n\
              abort_movement, abort_removal (host_id), abort_rebuild, abort_bootstrap (node),\n\
              put_cidr_group (name, cidrs), drop_cidr_group (name), cut_links (addresses)")

@@ -21,6 +21,7 @@ mod line;
 mod names;
 mod node;
 mod parser;
+mod query_log;
 mod refused;
 mod repair;
 mod repaired_set;

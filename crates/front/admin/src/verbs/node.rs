@@ -32,15 +32,6 @@ pub(super) fn asked(line: &Line) -> Outcome {
     node(&line.api).map(|_| String::new())
 }
 
-/// The first row of Cassandra's table of a log that does not exist. Its other rows are settings that do not exist
-/// here.
-const OFF: &str = "enabled             false\n";
-
-/// `getfullquerylog`.
-pub(super) fn no_log(line: &Line) -> Outcome {
-    node(&line.api).map(|_| OFF.to_owned())
-}
-
 /// `help`.
 pub(super) fn help(line: &Line) -> Outcome {
     Err(Failure::Help(line.arguments.first().cloned()))

@@ -5,11 +5,6 @@
 /// Names in order, with what follows "… is not supported: ".
 pub const REFUSED: &[(&str, &str)] = &[
     (
-        "enablefullquerylog",
-        "there is no log of all queries yet. settraceprobability traces a part of the requests, or all, into \
-         system_traces; profileload names the busiest partitions",
-    ),
-    (
         "gcstats",
         "there is no Java virtual machine and no garbage collector. info prints the memory; proxyhistograms and the \
          metrics at /metrics have the latencies that pauses would show in",
@@ -39,10 +34,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     (
         "reloadtriggers",
         "there are no triggers yet, so no classes to load. Write what a trigger would write in the same batch",
-    ),
-    (
-        "resetfullquerylog",
-        "there is no log of all queries yet; files that a Cassandra has left in its directory can be deleted",
     ),
     (
         "resetlocalschema",

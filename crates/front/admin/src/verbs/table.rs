@@ -14,8 +14,8 @@ use super::flags::{
 };
 use super::settings::set;
 use super::{
-    audit, auth_caches, cidr, cluster, limits, node, repair, repaired_set, sampling, settings,
-    snapshots, tables, token_metadata, upkeep,
+    audit, auth_caches, cidr, cluster, limits, node, query_log, repair, repaired_set, sampling,
+    settings, snapshots, tables, token_metadata, upkeep,
 };
 use crate::model::ClusterCommand;
 use crate::operation::{CLUSTER, COMPACTIONS, cluster, compaction, delete, get, post, put};
@@ -116,7 +116,7 @@ pub const VERBS: &[Verb] = &[
         .scylla(&["POST /storage_service/incremental_backups"]),
     Verb::new("disablebinary", "Disable native transport (binary protocol)", &[cluster("set_native_transport")], |line| tell(&line.api, &ClusterCommand::SetNativeTransport { enabled: false }))
         .scylla(&["DELETE /storage_service/native_transport"]),
-    Verb::new("disablefullquerylog", "Disable the full query log", &[get("/api/v1/node")], node::asked),
+    Verb::new("disablefullquerylog", "Disable the full query log", &[cluster("disable_full_query_log")], query_log::disable),
     Verb::new("disablegossip", "Disable gossip (effectively marking the node down)", &[cluster("set_gossip")], |line| tell(&line.api, &ClusterCommand::SetGossip { enabled: false }))
         .scylla(&["DELETE /storage_service/gossiping"]),
     Verb::new("disablehandoff", "Disable storing hinted handoffs", &[cluster("set_hinted_handoff")], |line| tell(&line.api, &ClusterCommand::SetHintedHandoff { enabled: false }))
@@ -153,6 +153,16 @@ pub const VERBS: &[Verb] = &[
         .scylla(&["POST /storage_service/incremental_backups"]),
     Verb::new("enablebinary", "Reenable native transport (binary protocol)", &[cluster("set_native_transport")], |line| tell(&line.api, &ClusterCommand::SetNativeTransport { enabled: true }))
         .scylla(&["POST /storage_service/native_transport"]),
+    Verb::new("enablefullquerylog", "Enable full query logging, defaults for the options are configured in cassandra.yaml", &[cluster("enable_full_query_log")], query_log::enable)
+        .flags(&[
+            valued(&["--archive-command"], "archive_command", "Command that will handle archiving rolled full query log files. Format is \"/path/to/script.sh %path\" where %path will be replaced with the file to archive Enable this by setting the full_query_logging_options.allow_nodetool_archive_command: true in the config."),
+            valued(&["--blocking"], "blocking", "If the queue is full whether to block producers or drop samples [true|false]."),
+            valued(&["--max-archive-retries"], "archive_retries", "Max number of archive retries."),
+            valued(&["--max-log-size"], "max_log_size", "How many bytes of log data to store before dropping segments. Might not be respected if a log file hasn't rolled so it can be deleted."),
+            valued(&["--max-queue-weight"], "max_queue_weight", "Maximum number of bytes of query data to queue to disk before blocking or dropping samples."),
+            valued(&["--path"], "path", "Path to store the full query log at. Older files of the log in it are deleted."),
+            valued(&["--roll-cycle"], "roll_cycle", "How often to roll the log file (MINUTELY, HOURLY, DAILY)."),
+        ]),
     Verb::new("enablegossip", "Reenable gossip", &[cluster("set_gossip")], |line| tell(&line.api, &ClusterCommand::SetGossip { enabled: true }))
         .scylla(&["POST /storage_service/gossiping"]),
     Verb::new("enablehandoff", "Reenable future hints storing on the current node", &[cluster("set_hinted_handoff")], |line| tell(&line.api, &ClusterCommand::SetHintedHandoff { enabled: true }))
@@ -199,7 +209,7 @@ pub const VERBS: &[Verb] = &[
         .takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX)
         .kinds(&[Keyspace, Table, Key])
         .scylla(&["GET /storage_service/natural_endpoints/{keyspace}"]),
-    Verb::new("getfullquerylog", "Print whether there is a log of all queries", &[get("/api/v1/node")], node::no_log),
+    Verb::new("getfullquerylog", "Print configuration of fql if enabled, otherwise the configuration reflected in cassandra.yaml", &[get(CLUSTER)], query_log::get),
     Verb::new("getguardrailsconfig", "Print runtime configuration of guardrails.", &[get("/api/v1/guardrails")], settings::guardrails)
         .flags(&[valued(&["-c", "--category"], "guardrailCategory", "Category of guardrails to filter, can be one of 'values', 'thresholds', 'flags', 'others'."), switch(&["--expand"], "Expand all guardrail names so they reflect their counterparts in cassandra.yaml")])
         .takes("[<name>]", "Specific name of a guardrail to get configuration of.", usize::MAX)
@@ -359,6 +369,7 @@ pub const VERBS: &[Verb] = &[
         .kinds(&[Word, Keyspace, Table])
         .scylla(&["GET /task_manager/list_module_tasks/{module}", "POST /storage_service/force_terminate_repair"]),
     Verb::new("replaybatchlog", "Kick off batchlog replay and wait for finish", &[cluster("replay_batchlog")], |line| tell(&line.api, &ClusterCommand::ReplayBatchlog {})),
+    Verb::new("resetfullquerylog", "Stop the full query log and clean files in the configured full query log directory from cassandra.yaml as well as JMX", &[cluster("reset_full_query_log")], query_log::reset),
     Verb::new("resumehandoff", "Resume hints delivery process", &[cluster("pause_hints")], |line| tell(&line.api, &ClusterCommand::PauseHints { paused: false }))
         .scylla(&["POST /hinted_handoff/pause"]),
     Verb::new("ring", "Print information about the token ring", &[get("/api/v1/node")], node::ring)

@@ -11,6 +11,7 @@ mod cidr;
 mod cluster_of_shards;
 mod conditional;
 mod counters;
+mod full_query_log;
 mod functions;
 mod guardrails;
 mod handshake;

@@ -1,12 +1,10 @@
-//! One destination of a shard's events: its filter, its queue, and the task that writes.
+//! One destination of a shard's records: its queue, and the task that writes.
 //!
-//! INV-audit-2: a batch of events leaves the queue when it is written, or when its destination is abandoned, which
-//! counts its events as dropped.
+//! INV-audit-2: a batch of records leaves the queue when it is written, or when its destination is abandoned, which
+//! counts its records as dropped.
 
-use crate::counters::Counters;
-use crate::event::Event;
-use crate::filter::Filter;
-use crate::queue::{EventQueue, Pushed};
+use super::counters::LogCounters;
+use super::queue::{Pushed, RecordQueue, Weighed};
 use rt::Rt;
 use rt::sync::Notify;
 use std::cell::{Cell, RefCell};
@@ -16,9 +14,9 @@ use std::rc::Rc;
 use std::time::Duration;
 use stdx::Instant;
 
-/// Weight of the events that are written at once.
+/// Weight of the records that are written at once.
 const BATCH_BYTES: u64 = 256 << 10;
-/// How long a batch collects events.
+/// How long a batch collects records.
 const COLLECT: Duration = Duration::from_millis(5);
 /// How long a failed write waits before the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
@@ -26,57 +24,52 @@ const RETRY: Duration = Duration::from_secs(1);
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Writer of a batch.
-pub(crate) type Write =
-    Box<dyn Fn(Vec<Rc<Event>>) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
+pub type Write<T> = Box<dyn Fn(Vec<Rc<T>>) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
 
 /// Writer of a destination, and the metrics that it counts in.
-pub(crate) struct Writer {
-    pub(crate) write: Write,
-    pub(crate) counters: Rc<Counters>,
+pub struct Writer<T> {
+    /// Name of the log in messages.
+    pub log: &'static str,
+    /// Writes a batch.
+    pub write: Write<T>,
+    /// Metrics of the shard's part of the log.
+    pub counters: Rc<LogCounters>,
 }
 
-/// One destination of a shard's events.
-pub(crate) struct Destination {
-    pub(crate) name: &'static str,
-    pub(crate) filter: Filter,
-    pub(crate) write: Write,
-    counters: Rc<Counters>,
-    queue: RefCell<EventQueue>,
+/// One destination of a shard's records.
+pub struct Destination<T> {
+    name: &'static str,
+    writer: Writer<T>,
+    queue: RefCell<RecordQueue<T>>,
     /// The task has something to write, or the destination is closed.
     wake: Notify,
-    /// The destination is closed. Ends the pause after a failed write, which new events must not end.
+    /// The destination is closed. Ends the pause after a failed write, which new records must not end.
     closing: Notify,
     changed: Notify,
     progress: Cell<Progress>,
     last_logged: Cell<Option<Instant>>,
-    /// When a dropped administrative action was logged.
+    /// When a record that was dropped without waiting was logged.
     last_refused: Cell<Option<Instant>>,
-    /// Events that were dropped because the destination was closed.
+    /// Records that were dropped because the destination was closed.
     abandoned: Cell<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     Open,
-    /// The task writes the queued events, and ends.
+    /// The task writes the queued records, and ends.
     Closing,
-    /// The task drops the queued events, and ends.
+    /// The task drops the queued records, and ends.
     Abandoned,
     Ended,
 }
 
-impl Destination {
-    pub(crate) fn new(
-        name: &'static str,
-        filter: Filter,
-        queue: EventQueue,
-        writer: Writer,
-    ) -> Rc<Destination> {
+impl<T: Weighed> Destination<T> {
+    /// Creates a destination; [`Destination::run`] writes.
+    pub fn new(name: &'static str, queue: RecordQueue<T>, writer: Writer<T>) -> Rc<Destination<T>> {
         Rc::new(Destination {
             name,
-            filter,
-            write: writer.write,
-            counters: writer.counters,
+            writer,
             queue: RefCell::new(queue),
             wake: Notify::new(),
             closing: Notify::new(),
@@ -88,52 +81,56 @@ impl Destination {
         })
     }
 
-    /// Queues an event, or drops it, and counts it.
-    pub(crate) fn push(&self, event: Rc<Event>) -> Pushed {
-        let pushed = self.change_queue(|queue| queue.push(event));
+    /// Queues a record, or drops it, and counts it.
+    pub fn push(&self, record: Rc<T>) -> Pushed {
+        let pushed = self.change_queue(|queue| queue.push(record));
         match pushed {
-            Pushed::Dropped => self.counters.dropped.inc(),
+            Pushed::Dropped => self.writer.counters.dropped.inc(),
             Pushed::Queued | Pushed::Over => {
-                self.counters.events.inc();
+                self.writer.counters.records.inc();
                 self.wake.notify_one();
             }
         }
         pushed
     }
 
-    /// Queues an event whose cause cannot wait: it is dropped, counted and logged where a request would be refused.
-    pub(crate) fn push_unless_full(&self, now: Instant, event: Rc<Event>) {
+    /// Queues a record whose cause cannot wait: it is dropped and counted where a request would be refused. Returns
+    /// true if it was dropped and no such record was logged lately: the caller logs it.
+    pub fn is_lost_unlogged(&self, now: Instant, record: Rc<T>) -> bool {
         if self.admits() {
-            self.push(event);
-            return;
+            self.push(record);
+            return false;
         }
-        self.counters.dropped.inc();
-        if self.last_refused.get().is_none_or(|at| now.since(at) >= LOG_EVERY) {
+        self.writer.counters.dropped.inc();
+        let is_due = self.last_refused.get().is_none_or(|at| now.since(at) >= LOG_EVERY);
+        if is_due {
             self.last_refused.set(Some(now));
-            tracing::error!(
-                destination = self.name,
-                operation = &*event.operation,
-                "audit event of an administrative action dropped: the queue is full"
-            );
         }
+        is_due
+    }
+
+    /// Name of the destination in messages.
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Changes the queue, and the metric of all queues with it.
-    fn change_queue<T>(&self, change: impl FnOnce(&mut EventQueue) -> T) -> T {
+    fn change_queue<R>(&self, change: impl FnOnce(&mut RecordQueue<T>) -> R) -> R {
         let mut queue = self.queue.borrow_mut();
         let before = queue.weight();
         let result = change(&mut queue);
         let signed = |weight| i64::try_from(weight).unwrap_or(i64::MAX);
-        self.counters.queue_bytes.add(signed(queue.weight()).saturating_sub(signed(before)));
+        self.writer.counters.queue_bytes.add(signed(queue.weight()).saturating_sub(signed(before)));
         result
     }
 
-    pub(crate) fn admits(&self) -> bool {
+    /// Returns true if requests may begin.
+    pub fn admits(&self) -> bool {
         self.queue.borrow().admits()
     }
 
     /// Waits until answers may be sent. Returns false at the deadline.
-    pub(crate) async fn wait(&self, rt: &Rt, deadline: Instant) -> bool {
+    pub async fn wait(&self, rt: &Rt, deadline: Instant) -> bool {
         while self.queue.borrow().is_over() && self.progress.get() != Progress::Ended {
             if rt.timeout(deadline, self.changed.notified()).await.is_err() {
                 return false;
@@ -142,8 +139,8 @@ impl Destination {
         true
     }
 
-    /// Writes the queued events until the deadline, and drops the rest: counted and logged.
-    pub(crate) async fn close(&self, rt: &Rt, deadline: Instant) {
+    /// Writes the queued records until the deadline, and drops the rest: counted and logged.
+    pub async fn close(&self, rt: &Rt, deadline: Instant) {
         if self.progress.get() == Progress::Open {
             self.progress.set(Progress::Closing);
         }
@@ -166,25 +163,26 @@ impl Destination {
         }
         // Also the batch of a write that hangs, which may still be written.
         self.progress.set(Progress::Ended);
-        self.drop_events(self.change_queue(EventQueue::clear));
+        self.drop_records(self.change_queue(RecordQueue::clear));
         self.changed.notify_waiters();
         let dropped = self.abandoned.take();
         if dropped > 0 {
             tracing::error!(
                 destination = self.name,
                 dropped,
-                "audit events dropped: they could not be written before the destination was closed"
+                "records of the {} dropped: they could not be written before the destination was closed",
+                self.writer.log
             );
         }
     }
 
-    fn drop_events(&self, count: usize) {
-        self.counters.dropped.add(count as u64);
+    fn drop_records(&self, count: usize) {
+        self.writer.counters.dropped.add(count as u64);
         self.abandoned.set(self.abandoned.get() + count as u64);
     }
 
-    /// Writes queued events until the destination is closed.
-    pub(crate) async fn run(self: Rc<Self>, rt: Rt) {
+    /// Writes queued records until the destination is closed.
+    pub async fn run(self: Rc<Self>, rt: Rt) {
         while !self.is_left() {
             let is_open = self.progress.get() == Progress::Open;
             let weight = self.queue.borrow().weight();
@@ -200,7 +198,7 @@ impl Destination {
             }
             let batch = self.queue.borrow_mut().take(BATCH_BYTES);
             if self.write_batch(&rt, batch).await {
-                self.change_queue(EventQueue::written);
+                self.change_queue(RecordQueue::written);
                 self.changed.notify_waiters();
             }
         }
@@ -214,10 +212,10 @@ impl Destination {
     }
 
     /// Writes a batch, and tries again until it is written or abandoned. Returns true if it is written.
-    async fn write_batch(&self, rt: &Rt, batch: Vec<Rc<Event>>) -> bool {
+    async fn write_batch(&self, rt: &Rt, batch: Vec<Rc<T>>) -> bool {
         while !self.is_left() {
-            let Err(error) = (self.write)(batch.clone()).await else { return true };
-            self.counters.failures.inc();
+            let Err(error) = (self.writer.write)(batch.clone()).await else { return true };
+            self.writer.counters.failures.inc();
             let now = rt.now();
             let is_due = self.last_logged.get().is_none_or(|at| now.since(at) >= LOG_EVERY);
             if is_due {
@@ -225,12 +223,32 @@ impl Destination {
                 tracing::error!(
                     destination = self.name,
                     error,
-                    "cannot write the audit log; its events stay queued and are written again"
+                    "cannot write the {}; its records stay queued and are written again",
+                    self.writer.log
                 );
             }
             // A destination that is closed is tried immediately, until its deadline.
             let _ = rt.timeout(rt.now() + RETRY, self.closing.notified()).await;
         }
         false
+    }
+}
+
+/// Waits until no destination is over its limit, or until `limit` has passed: false then. The time runs from the call,
+/// not from the first poll: answers of one connection wait one after the other.
+pub fn wait_for<T: Weighed + 'static>(
+    rt: &Rt,
+    over: Vec<Rc<Destination<T>>>,
+    limit: Duration,
+) -> impl Future<Output = bool> + use<T> {
+    let rt = rt.clone();
+    let deadline = rt.now() + limit;
+    async move {
+        for destination in over {
+            if !destination.wait(&rt, deadline).await {
+                return false;
+            }
+        }
+        true
     }
 }

@@ -3,7 +3,6 @@
 //! Source: the names that Chronicle Queue gives for a roll cycle (`20261128-14`), and the example of Cassandra's
 //! `logback.xml` for `audit.log` (`audit.log.2026-11-28.0`).
 
-use crate::line::civil;
 use conf::RollCycle;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,15 +12,24 @@ use stdx::WallMicros;
 pub const TEXT_NAME: &str = "audit.log";
 /// A text file that is longer rolls.
 pub const TEXT_BYTES_MAX: u64 = 50 << 20;
-/// Extension of binary files.
-const BINARY: &str = ".audit";
 const DAY: Duration = Duration::from_secs(86_400);
+
+/// Binary files of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BinaryFiles {
+    /// When they roll.
+    pub cycle: RollCycle,
+    /// Their extension, with its dot.
+    pub extension: &'static str,
+    /// First bytes of each.
+    pub header: [u8; 16],
+}
 
 /// Kind of files and when they roll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Binary files, one or more for each cycle.
-    Binary(RollCycle),
+    Binary(BinaryFiles),
     /// `audit.log`, renamed each day and at a size.
     Text,
 }
@@ -29,7 +37,7 @@ pub enum Layout {
 impl Layout {
     fn period(self) -> i64 {
         let period = match self {
-            Layout::Binary(cycle) => cycle.period,
+            Layout::Binary(files) => files.cycle.period,
             Layout::Text => DAY,
         };
         i64::try_from(period.as_secs()).unwrap_or(i64::MAX).max(1)
@@ -49,11 +57,11 @@ impl Layout {
     pub fn new_name(self, now: WallMicros, existing: &[String]) -> String {
         match self {
             Layout::Text => TEXT_NAME.to_owned(),
-            Layout::Binary(_) => {
+            Layout::Binary(BinaryFiles { extension, .. }) => {
                 let stamp = self.stamp(self.cycle(now));
                 free_name(existing, |n| match n {
-                    0 => format!("{stamp}{BINARY}"),
-                    n => format!("{stamp}.{n}{BINARY}"),
+                    0 => format!("{stamp}{extension}"),
+                    n => format!("{stamp}.{n}{extension}"),
                 })
             }
         }
@@ -74,8 +82,8 @@ impl Layout {
     /// Returns the place of a finished file in the order of age; `None` for other files.
     fn age(self, name: &str) -> Option<(String, u64)> {
         match self {
-            Layout::Binary(_) => {
-                let stem = name.strip_suffix(BINARY)?;
+            Layout::Binary(files) => {
+                let stem = name.strip_suffix(files.extension)?;
                 let (stamp, number) = stem.split_once('.').unwrap_or((stem, "0"));
                 let is_stamp = stamp.bytes().all(|b| b.is_ascii_digit() || b == b'-');
                 let number = number.parse().ok()?;
@@ -130,6 +138,19 @@ impl Layout {
     }
 }
 
+/// Year, month and day of a number of days since 1970-01-01 in the Gregorian calendar.
+pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let of_era = z.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
 fn free_name(existing: &[String], name: impl Fn(usize) -> String) -> String {
     let existing: BTreeSet<&str> = existing.iter().map(String::as_str).collect();
     let mut number = 0;
@@ -150,7 +171,7 @@ mod tests {
     const NOW: WallMicros = WallMicros(1_795_875_915_000_000);
 
     fn binary(name: &str) -> Layout {
-        Layout::Binary(RollCycle::of_name(name).unwrap())
+        crate::binary::layout(RollCycle::of_name(name).unwrap())
     }
 
     fn later(seconds: i64) -> WallMicros {

@@ -1,88 +1,93 @@
-//! The queue of events of one destination on one shard: bounds, and what a full queue does.
+//! The queue of records of one destination on one shard: bounds, and what a full queue does.
 //!
-//! Owns: which events wait to be written, their weight, whether answers wait or events are dropped. Never: writes.
+//! Owns: which records wait to be written, their weight, whether answers wait or records are dropped. Never: writes.
 //!
-//! INV-audit-1: with [`FullQueue::Wait`] no event is dropped, and a request is answered with its result only while
+//! INV-audit-1: with [`FullQueue::Wait`] no record is dropped, and a request is answered with its result only while
 //! the queue is within its limit. Requests in flight may exceed the limit; none begins above twice the limit.
 
-use crate::event::Event;
 use std::collections::VecDeque;
 use std::rc::Rc;
+
+/// Record of a log of requests.
+pub trait Weighed {
+    /// Bytes that it holds, about.
+    fn weight(&self) -> u64;
+}
 
 /// Behaviour of a full queue (`block`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullQueue {
     /// Answers wait until the queue is within its limit.
     Wait,
-    /// New events are dropped and counted.
+    /// New records are dropped and counted.
     Drop,
 }
 
-/// Outcome of adding an event.
+/// Outcome of adding an record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// The answer may be sent.
     Queued,
-    /// The event is in the queue, which is over its limit: the answer waits.
+    /// The record is in the queue, which is over its limit: the answer waits.
     Over,
-    /// The event was dropped.
+    /// The record was dropped.
     Dropped,
 }
 
 /// Events of one destination that are not written yet.
 #[derive(Debug)]
-pub struct EventQueue {
-    events: VecDeque<Rc<Event>>,
-    /// Weight of `events` and of the batch that is being written.
+pub struct RecordQueue<T> {
+    records: VecDeque<Rc<T>>,
+    /// Weight of `records` and of the batch that is being written.
     weight: u64,
-    /// Weight and number of the events of that batch.
+    /// Weight and number of the records of that batch.
     in_flight: u64,
     taken: usize,
     limit: u64,
     full: FullQueue,
 }
 
-impl EventQueue {
-    /// Creates a queue for events of this weight in total.
-    pub fn new(limit: u64, full: FullQueue) -> EventQueue {
-        EventQueue { events: VecDeque::new(), weight: 0, in_flight: 0, taken: 0, limit, full }
+impl<T: Weighed> RecordQueue<T> {
+    /// Creates a queue for records of this weight in total.
+    pub fn new(limit: u64, full: FullQueue) -> RecordQueue<T> {
+        RecordQueue { records: VecDeque::new(), weight: 0, in_flight: 0, taken: 0, limit, full }
     }
 
-    /// Adds an event. One that exceeds the limit alone is accepted by an empty queue.
-    pub fn push(&mut self, event: Rc<Event>) -> Pushed {
-        let weight = event.weight();
+    /// Adds an record. One that exceeds the limit alone is accepted by an empty queue.
+    pub fn push(&mut self, record: Rc<T>) -> Pushed {
+        let weight = record.weight();
         let is_over = self.weight > 0 && self.weight.saturating_add(weight) > self.limit;
         if is_over && self.full == FullQueue::Drop {
             return Pushed::Dropped;
         }
         self.weight = self.weight.saturating_add(weight);
-        self.events.push_back(event);
+        self.records.push_back(record);
         if is_over { Pushed::Over } else { Pushed::Queued }
     }
 
-    /// Takes the oldest events, at least one if there is any, up to about `bytes`. They count until
-    /// [`EventQueue::written`].
-    pub fn take(&mut self, bytes: u64) -> Vec<Rc<Event>> {
+    /// Takes the oldest records, at least one if there is any, up to about `bytes`. They count until
+    /// [`RecordQueue::written`].
+    pub fn take(&mut self, bytes: u64) -> Vec<Rc<T>> {
         let mut taken = Vec::new();
         while self.in_flight < bytes {
-            let Some(event) = self.events.pop_front() else { break };
-            self.in_flight = self.in_flight.saturating_add(event.weight());
-            taken.push(event);
+            let Some(record) = self.records.pop_front() else { break };
+            self.in_flight = self.in_flight.saturating_add(record.weight());
+            taken.push(record);
         }
         self.taken += taken.len();
         taken
     }
 
-    /// Releases the weight of the events that were taken.
+    /// Releases the weight of the records that were taken.
     pub fn written(&mut self) {
         self.weight = self.weight.saturating_sub(self.in_flight);
         (self.in_flight, self.taken) = (0, 0);
     }
 
-    /// Empties the queue. Returns the number of events that it held, with those of the batch that is being written.
+    /// Empties the queue. Returns the number of records that it held, with those of the batch that is being written.
     pub fn clear(&mut self) -> usize {
-        let count = self.events.len() + self.taken;
-        self.events.clear();
+        let count = self.records.len() + self.taken;
+        self.records.clear();
         (self.weight, self.in_flight, self.taken) = (0, 0, 0);
         count
     }
@@ -99,15 +104,15 @@ impl EventQueue {
 
     /// Returns true if nothing is left to write.
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.in_flight == 0
+        self.records.is_empty() && self.in_flight == 0
     }
 
-    /// Number of events that were not taken.
+    /// Number of records that were not taken.
     pub fn len(&self) -> usize {
-        self.events.len()
+        self.records.len()
     }
 
-    /// Bytes of all events that are not written.
+    /// Bytes of all records that are not written.
     pub fn weight(&self) -> u64 {
         self.weight
     }
@@ -116,7 +121,7 @@ impl EventQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::EventType;
+    use crate::event::{Event, EventType};
     use crate::tests::event;
 
     fn of_weight(bytes: usize) -> Rc<Event> {
@@ -130,7 +135,7 @@ mod tests {
     /// INV-audit-1.
     #[test]
     fn a_full_queue_that_waits_drops_nothing_and_releases_answers_once_it_is_within_its_limit() {
-        let mut queue = EventQueue::new(1000, FullQueue::Wait);
+        let mut queue = RecordQueue::new(1000, FullQueue::Wait);
         assert_eq!(queue.push(of_weight(600)), Pushed::Queued);
         assert_eq!(queue.push(of_weight(400)), Pushed::Queued);
         assert_eq!(queue.push(of_weight(201)), Pushed::Over);
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_that_drops_keeps_its_limit_and_delays_nobody() {
-        let mut queue = EventQueue::new(1000, FullQueue::Drop);
+        let mut queue = RecordQueue::new(1000, FullQueue::Drop);
         assert_eq!(queue.push(of_weight(600)), Pushed::Queued);
         assert_eq!(queue.push(of_weight(400)), Pushed::Queued);
         assert_eq!(queue.push(of_weight(201)), Pushed::Dropped);
@@ -168,7 +173,7 @@ mod tests {
     #[test]
     fn an_event_above_the_limit_is_accepted_by_an_empty_queue() {
         for full in [FullQueue::Wait, FullQueue::Drop] {
-            let mut queue = EventQueue::new(300, full);
+            let mut queue = RecordQueue::new(300, full);
             assert_eq!(queue.push(of_weight(5000)), Pushed::Queued);
             assert_ne!(queue.push(of_weight(201)), Pushed::Queued);
             assert_eq!(queue.take(1)[0].weight(), 5000);

@@ -1,10 +1,9 @@
-//! The files of the audit log; shard 0 writes them.
+//! The files of a log of requests; shard 0 writes them.
 //!
-//! Owns: the open file, rolling, deletion of old files. Never: names and moments ([`crate::rolling`]), formats. Bytes
+//! Owns: the open file, rolling, deletion of old files. Never: names and moments ([`super::rolling`]), formats. Bytes
 //! that could not be written are written again at the same offset, so a retry never leaves half a record before it.
 
-use crate::binary;
-use crate::rolling::{Layout, TEXT_NAME};
+use super::rolling::{Layout, TEXT_NAME};
 use rt::{Buf, File, OpenOptions, Rt};
 use stdx::{IoError, IoErrorKind, WallMicros};
 
@@ -116,7 +115,7 @@ impl LogFiles {
                 if let Layout::Binary(_) = self.layout
                     && let Err(error) = self.rt.fs().remove_file(&self.path(&name)).await
                 {
-                    tracing::warn!(file = name, %error, "cannot remove an empty file of the audit log");
+                    tracing::warn!(file = name, %error, "cannot remove an empty file of a log");
                 }
                 Err(error)
             }
@@ -127,7 +126,7 @@ impl LogFiles {
     async fn begin(&self, file: &File) -> Result<u64, IoError> {
         let length = file.len().await?;
         let first: &[u8] = match self.layout {
-            Layout::Binary(_) => &binary::header(),
+            Layout::Binary(ref files) => &files.header,
             Layout::Text if self.ends_within_line(file, length).await? => b"\n",
             Layout::Text => b"",
         };
@@ -186,7 +185,7 @@ impl LogFiles {
         for name in self.layout.surplus(&files, current, bytes_max) {
             match self.rt.fs().remove_file(&self.path(&name)).await {
                 Err(error) if error.kind != IoErrorKind::NotFound => return Err(error),
-                _ => tracing::info!(file = name, "deleted the oldest file of the audit log"),
+                _ => tracing::info!(file = name, "deleted the oldest file of the log"),
             }
         }
         Ok(())
