@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use at_rest::{DataKey, KeyRecord, RECORD_OVERHEAD_BYTES, RecordCipher};
+use at_rest::{DataKey, KeyRecord, KeySource, RECORD_OVERHEAD_BYTES, RecordCipher};
 use rt::damaged;
 use stdx::{IoError, IoErrorKind};
 
@@ -71,19 +71,20 @@ impl Directory {
         format!("{}{KEY_SUFFIX}", self.path_of(id))
     }
 
-    /// A new data key for a file that does not exist yet; its record is durable.
-    pub(crate) async fn new_cipher(&self, id: FileId) -> Result<HintCipher, IoError> {
+    /// A new data key for a file that does not exist yet; its record is durable. `source`: the named key of a provider
+    /// that wraps it.
+    pub(crate) async fn new_cipher(
+        &self,
+        id: FileId,
+        source: Option<&KeySource>,
+    ) -> Result<HintCipher, IoError> {
         let path = self.key_path(id);
-        let keys = self.fs.keys();
-        let made = keys.and_then(|keys| keys.new_data_key(&mut |out| self.fs.random_fill(out)));
-        let Some((key, record)) = made else {
-            return Err(IoError {
-                kind: IoErrorKind::PermissionDenied,
-                operation: "encrypt",
-                path,
-                detail: "there is no active key".to_owned(),
-            });
-        };
+        let (key, record) = self.fs.new_data_key(source).await.map_err(|error| IoError {
+            kind: IoErrorKind::PermissionDenied,
+            operation: "encrypt",
+            path: path.clone(),
+            detail: error.to_string(),
+        })?;
         self.fs.write_atomic(&path, record.encode()).await?;
         Ok(HintCipher::new(&key, id))
     }
@@ -100,19 +101,16 @@ impl Directory {
             Err(error) => return Err(error),
         };
         let record = KeyRecord::decode(&bytes).map_err(|error| damaged(&path, error))?;
-        let opened = match self.fs.keys() {
-            Some(keys) => keys.open(&record),
-            None => Err(at_rest::missing_key(&record)),
-        };
-        let key = opened.map_err(|error| match error.is_damage() {
-            true => damaged(&path, error),
-            false => IoError {
-                kind: IoErrorKind::PermissionDenied,
-                operation: "decrypt",
-                path: self.path_of(id),
-                detail: error.to_string(),
-            },
-        })?;
+        let key =
+            self.fs.open_data_key(&record).await.map_err(|error| match error.is_damage() {
+                true => damaged(&path, error),
+                false => IoError {
+                    kind: IoErrorKind::PermissionDenied,
+                    operation: "decrypt",
+                    path: self.path_of(id),
+                    detail: error.to_string(),
+                },
+            })?;
         Ok(Some(HintCipher::new(&key, id)))
     }
 }

@@ -1,13 +1,11 @@
 //! File handles of both worlds.
 
 use crate::env::Env;
+use crate::file_keys::SharedKeys;
 use crate::handle::Rt;
-use at_rest::KeyRing;
 use rt_native::Buf;
-use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
-use stdx::{IoError, IoErrorKind};
+use stdx::{Instant, IoError, IoErrorKind};
 
 pub use rt_native::OpenOptions;
 pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
@@ -17,11 +15,8 @@ pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
 #[derive(Clone)]
 pub struct Fs {
     env: Env,
-    keys: SharedKeys,
+    pub(crate) keys: SharedKeys,
 }
-
-/// The keys of encryption at rest that a shard has; empty until [`Rt::set_file_keys`].
-pub(crate) type SharedKeys = Rc<RefCell<Option<Arc<KeyRing>>>>;
 
 /// An exclusive lock between processes, held until dropped.
 pub struct FileLock {
@@ -59,18 +54,11 @@ impl Rt {
     pub fn fs(&self) -> Fs {
         Fs { env: self.inner.env.clone(), keys: Rc::clone(&self.inner.file_keys) }
     }
-
-    /// Sets the keys of encryption at rest of this shard. Every [`Fs`] of it has them from now on, those that were
-    /// created before too.
-    pub fn set_file_keys(&self, keys: Option<Arc<KeyRing>>) {
-        *self.inner.file_keys.borrow_mut() = keys;
-    }
 }
 
 impl Fs {
-    /// The keys of encryption at rest; `None`: nothing encrypted can be read or written.
-    pub fn keys(&self) -> Option<Arc<KeyRing>> {
-        self.keys.borrow().clone()
+    pub(crate) fn now(&self) -> Instant {
+        self.env.now()
     }
 
     /// Fills `out` with random bytes, natively from a cryptographic generator seeded by the system.

@@ -2,7 +2,7 @@
 
 use crate::env::Env;
 use crate::executor::{Group, Queues, TURN, Tasks};
-use crate::file::SharedKeys;
+use crate::file_keys::SharedKeys;
 use crate::shared::{NodeShared, Port, Shared, TaskKey};
 use crate::sync::waiters::Waiters;
 use crate::timer::Timers;

@@ -16,6 +16,7 @@
 mod env;
 mod executor;
 mod file;
+mod file_keys;
 mod gate;
 mod handle;
 mod machine;
@@ -33,6 +34,7 @@ mod tls_stream;
 
 pub use executor::Group;
 pub use file::{DirEntry, DiskSpace, File, FileLock, Fs, Metadata, OpenOptions};
+pub use file_keys::{KeyAnswer, KeyRequest};
 pub use gate::{Closed, Gate};
 pub use handle::{Rt, YieldIfDue};
 pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
