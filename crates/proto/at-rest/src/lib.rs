@@ -49,7 +49,9 @@ pub use block::{
     BLOCK_BYTES, Opener, PAYLOAD_BYTES, Sealer, Span, TRAILER_BYTES, UnkeyedCheck, is_sealed,
     open_whole, physical_length, seal_whole,
 };
-pub use key_file::{KeyFile, KeyFileError, commit_log_line, commit_log_lines, generated_line, parse_keys};
+pub use key_file::{
+    KeyFile, KeyFileError, commit_log_line, commit_log_lines, generated_line, parse_keys,
+};
 pub use key_ring::{KeyRing, KeyUse, NamedKey, missing_key, new_salt};
 pub use provided::{KeyAsk, KeySource, ProvidedKeys, WrappingKey};
 pub use record::KeyRecord;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use ring::aead::{LessSafeKey, NONCE_LEN};
 use stdx::Instant;
 
-use crate::Result;
 use crate::key_ring::Random;
 use crate::record::{KeyRecord, Names};
 use crate::secret::{DataKey, KEY_BYTES, Secret};
+use crate::{Result, SealError};
 
 /// Unwrapped keys in memory at most, beside those in use.
 pub const PROVIDED_MAX: usize = 256;
@@ -126,9 +126,14 @@ impl WrappingKey {
     /// The data key of a record that this key wrapped.
     ///
     /// # Errors
-    /// `Record`.
+    /// `Provider`: the record is whole by its checksum, so that the provider may have given another key. It is no damage:
+    /// the file must not be replaced.
     pub fn open(&self, record: &KeyRecord) -> Result<DataKey> {
-        record.unwrap(&self.cipher)
+        let KeySource { provider, key } = self.source.clone();
+        let what = "the key that the provider unwrapped does not open it: the provider gave another key, or the \
+                    record was changed";
+        let failed = |_| SealError::Provider { provider, key, what: what.to_owned() };
+        record.unwrap(&self.cipher).map_err(failed)
     }
 }
 
@@ -180,6 +185,11 @@ impl ProvidedKeys {
         self.cached.push(Cached { key, used_at: now });
     }
 
+    /// Forgets the key of a record that it does not open, unless it is in use.
+    pub fn forget(&mut self, record: &KeyRecord) {
+        self.cached.retain(|cached| !cached.key.is_of(record));
+    }
+
     /// Puts a key into use; the one before stays in the cache.
     pub fn activate(&mut self, now: Instant, key: Arc<WrappingKey>) {
         if let Some(before) = self.active.insert(key.source.clone(), key) {
@@ -226,7 +236,7 @@ mod tests {
         assert_eq!((read.version, read.envelope.len()), (3, 40));
         assert_eq!(read.source(), Some(one.source().clone()));
         assert_eq!(one.open(&read), Ok(data));
-        assert!(key("k", 2).open(&read).unwrap_err().is_damage());
+        assert!(!key("k", 2).open(&read).unwrap_err().is_damage(), "the provider may be wrong");
         let mut moved = read.clone();
         moved.envelope[0] ^= 1;
         assert!(one.open(&moved).is_err(), "the envelope is bound by the tag");

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use at_rest::{
-    DataKey, KeyAsk, KeyRecord, KeyRing, KeySource, ProvidedKeys, SealError, WrappingKey, missing_key,
+    DataKey, KeyAsk, KeyRecord, KeyRing, KeySource, ProvidedKeys, SealError, WrappingKey,
+    missing_key,
 };
 
 use crate::file::Fs;
@@ -119,6 +120,22 @@ impl Fs {
         }
     }
 
+    /// Returns true if a new data key can be wrapped without asking a provider.
+    pub fn has_active_key(&self, source: Option<&KeySource>) -> bool {
+        source.is_none_or(|source| self.keys.provided.borrow().active(source).is_some())
+    }
+
+    /// Waits until a new data key can be wrapped without asking a provider.
+    ///
+    /// # Errors
+    /// `Provider`, `MissingKey`: the provider gave no key.
+    pub async fn await_active_key(&self, source: Option<&KeySource>) -> Result<(), SealError> {
+        match source {
+            Some(source) => self.keys.active(source).await.map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     /// The data key of a record.
     ///
     /// # Errors
@@ -135,7 +152,11 @@ impl Fs {
                 self.keys.request(KeyAsk::Open { source, version, envelope }).await?
             }
         };
-        key.open(record)
+        let opened = key.open(record);
+        if opened.is_err() {
+            self.keys.provided.borrow_mut().forget(record);
+        }
+        opened
     }
 
     /// The record of a data key under another named key, as in [`Fs::new_data_key`].
