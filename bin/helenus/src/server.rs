@@ -96,7 +96,12 @@ fn load(command_line: CommandLine) -> Result<Loaded, String> {
         .collect();
     // The process's own order is arbitrary; messages should not be.
     environment.sort();
-    conf::load(&Sources { file, environment, command_line }).map_err(|errors| errors.to_string())
+    let loaded = conf::load(&Sources { file, environment, command_line });
+    let mut loaded = loaded.map_err(|errors| errors.to_string())?;
+    let variable = |name: &str| std::env::var(name).ok();
+    loaded.options.vault_hosts.complete(variable);
+    loaded.options.kms_hosts.complete(variable);
+    Ok(loaded)
 }
 
 /// Returns the data directories of the node with the settings of the environment and of a file, if

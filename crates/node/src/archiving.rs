@@ -65,7 +65,8 @@ async fn read(fs: &Fs, options: &Options) -> Result<Archiving, StartError> {
 /// # Errors
 /// `Archiving`: the file has no keys; `Io`: it cannot be read.
 pub(crate) async fn keys(rt: &Rt, options: &Options) -> Result<Option<Keys>, StartError> {
-    let derived = crate::file_keys::commit_log_keys(rt, options).map(|text| Keys::parse(&text));
+    let lines = crate::file_keys::commit_log_keys(rt, options).await?;
+    let derived = lines.map(|text| Keys::parse(&text));
     let derived = derived.transpose().map_err(|what| StartError::Archiving {
         path: "system_info_encryption".to_owned(),
         what,

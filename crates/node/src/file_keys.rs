@@ -1,12 +1,18 @@
-//! Keys of encryption at rest: reads the key file, and passes the keys to each shard.
+//! Keys of encryption at rest: reads the key file, starts the client of the providers of keys, and passes both to the
+//! files of each shard.
 //!
-//! Owns: which file is read, what a start refuses. Never: formats (`at_rest`), which files are encrypted (`store`,
-//! `hints`). Every shard reads the file before it opens anything.
+//! Owns: which file is read, which hosts are asked, what a start refuses. Never: formats (`at_rest`), requests
+//! (`key_client`), which files are encrypted (`store`, `hints`). Every shard reads the file and asks before it opens
+//! anything.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use at_rest::{KeyRing, commit_log_lines, parse_keys};
-use conf::{AtRestOptions, Options};
+use at_rest::{DataKey, KeyRecord, KeySource, commit_log_line, commit_log_lines, parse_keys};
+use conf::key_hosts::KeyHost;
+use conf::{AtRestOptions, KeyProvider, Options};
+use key_client::KeyClient;
 use rt::{IoErrorKind, Rt};
 use sstable::Sealing;
 use store::SealingPolicy;
@@ -17,6 +23,11 @@ use crate::StartError;
 const KEY_FILE_BYTES_MAX: usize = 1 << 20;
 /// Name of the key file if the settings name none.
 const KEY_FILE: &str = "data_encryption_keys";
+/// How long a start waits for a provider of keys.
+const START_MAX: Duration = Duration::from_secs(60);
+const START_RETRY: Duration = Duration::from_secs(1);
+/// The record of the commit log's key below the work directory, where a provider's key wraps it.
+const COMMIT_LOG_KEY: &str = "metadata/commitlog-key";
 
 /// Path of the key file that a setting names.
 fn path_of(options: &Options, setting: &AtRestOptions) -> String {
@@ -28,27 +39,99 @@ fn path_of(options: &Options, setting: &AtRestOptions) -> String {
     }
 }
 
+/// Both settings with their names.
+fn settings(options: &Options) -> [(&'static str, &AtRestOptions); 2] {
+    [
+        ("user_info_encryption", &options.user_info_encryption),
+        ("system_info_encryption", &options.system_info_encryption),
+    ]
+}
+
+/// The hosts of providers of keys, by the names that records have.
+fn hosts(options: &Options) -> BTreeMap<String, KeyHost> {
+    let vaults = options.vault_hosts.0.iter().map(|(name, host)| (format!("vault:{name}"), host));
+    let others = options.kms_hosts.0.iter().map(|(name, host)| (format!("kms:{name}"), host));
+    vaults.chain(others).map(|(name, host)| (name, host.clone())).collect()
+}
+
+/// The named key of a provider that a setting asks for; `None`: one of the key file.
+pub(crate) fn source(options: &Options, setting: &AtRestOptions) -> Option<KeySource> {
+    let kind = match setting.key_provider {
+        KeyProvider::File => return None,
+        KeyProvider::Vault => "vault",
+        KeyProvider::Kms => "kms",
+    };
+    let provider = format!("{kind}:{}", setting.host.as_deref().unwrap_or_default());
+    let of_host = || hosts(options).get(&provider).and_then(|host| host.master_key.clone());
+    let key = setting.master_key.clone().or_else(of_host).unwrap_or_default();
+    Some(KeySource { provider, key })
+}
+
 /// Which files are encrypted when they are written.
 pub(crate) fn policy(options: &Options) -> SealingPolicy {
-    let sealing = |setting: &AtRestOptions| match setting.enabled {
-        true => Sealing::Sealed,
-        false => Sealing::Plain,
+    let sealing = |setting: &AtRestOptions| match (setting.enabled, source(options, setting)) {
+        (false, _) => Sealing::Plain,
+        (true, None) => Sealing::Sealed,
+        (true, Some(source)) => Sealing::SealedBy(Arc::new(source)),
     };
+    let keys = hosts(options).into_iter().map(|(name, host)| (name, host.master_key));
     SealingPolicy {
         user: sealing(&options.user_info_encryption),
         system: sealing(&options.system_info_encryption),
+        hosts: Arc::new(keys.collect()),
     }
 }
 
-/// Reads the key file, if a setting asks for one, and gives its keys to the files of this shard.
+/// Reads the key file, if a setting asks for one, and asks the providers that settings name; both serve the files of
+/// this shard from now on. Returns the client of the providers; `None`: there are none.
 ///
 /// # Errors
-/// `Setting`: the file is missing or has no keys, or the settings name two; `Io`: it cannot be read.
-pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<(), StartError> {
-    let (user, system) = (&options.user_info_encryption, &options.system_info_encryption);
-    let set = [("user_info_encryption", user), ("system_info_encryption", system)];
+/// `Setting`: the file is missing or has no keys, the settings name two, or a provider gives no key; `Io`: the file
+/// cannot be read.
+pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<KeyClient>, StartError> {
+    read_key_file(rt, options).await?;
+    let hosts = hosts(options);
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let client = KeyClient::start(rt, hosts).await.map_err(StartError::Setting)?;
+    for (name, setting) in settings(options) {
+        if let Some(source) = source(options, setting).filter(|_| setting.enabled) {
+            first_key(rt, &client, name, &source).await?;
+        }
+    }
+    Ok(Some(client))
+}
+
+/// Waits for the first key of a source.
+async fn first_key(
+    rt: &Rt,
+    client: &KeyClient,
+    setting: &str,
+    source: &KeySource,
+) -> Result<(), StartError> {
+    let deadline = rt.now() + START_MAX;
+    loop {
+        let Err(why) = client.want(source).await else { return Ok(()) };
+        if rt.now() >= deadline || rt.is_stop_requested() {
+            return Err(StartError::Setting(format!(
+                "{setting}: {source} gave no key within {} s: {why}; nothing is written in the clear instead",
+                START_MAX.as_secs()
+            )));
+        }
+        rt.sleep(START_RETRY).await;
+    }
+}
+
+/// Reads the key file and gives its keys to the files of this shard.
+pub(crate) async fn read_key_file(rt: &Rt, options: &Options) -> Result<(), StartError> {
+    // A map with another provider names the file only to read what was written before.
+    let names_file = |s: &AtRestOptions| {
+        s.is_set() && (s.key_provider == KeyProvider::File || s.secret_key_file.is_some())
+    };
+    let set = settings(options);
     let mut paths =
-        set.iter().filter(|(_, s)| s.is_set()).map(|(name, s)| (*name, path_of(options, s)));
+        set.iter().filter(|(_, s)| names_file(s)).map(|(name, s)| (*name, path_of(options, s)));
     let Some((name, path)) = paths.next() else { return Ok(()) };
     if let Some((_, other)) = paths.next().filter(|(_, other)| *other != path) {
         return Err(StartError::Setting(format!(
@@ -67,8 +150,8 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<(), StartError> {
     };
     let refused = |what: String| StartError::Setting(format!("{name}: key file {path}: {what}"));
     let file = parse_keys(&String::from_utf8_lossy(&bytes)).map_err(|e| refused(e.to_string()))?;
-    let is_enabled = user.enabled || system.enabled;
-    if is_enabled && file.ring.active().is_none() {
+    let writes = |s: &AtRestOptions| s.enabled && s.key_provider == KeyProvider::File;
+    if set.iter().any(|(_, setting)| writes(setting)) && file.ring.active().is_none() {
         let what = "its keys are for reading only (\"none\" stands before them), and encryption is enabled";
         return Err(refused(what.to_owned()));
     }
@@ -99,14 +182,78 @@ fn notices(options: &Options, path: &str, file: &at_rest::KeyFile) {
     }
 }
 
+/// The data key of the commit log that a provider's key wraps. `None`: there is none.
+async fn commit_log_key(rt: &Rt, options: &Options) -> Result<Option<DataKey>, StartError> {
+    let path = commit_log_key_path(options);
+    let bytes = match rt.fs().read(&path, at_rest::record::RECORD_BYTES_MAX).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind == IoErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let refused = |error: at_rest::SealError| {
+        StartError::Setting(format!("{path}, the key of the commit log, cannot be opened: {error}"))
+    };
+    let record = KeyRecord::decode(&bytes).map_err(refused)?;
+    rt.fs().open_data_key(&record).await.map(Some).map_err(refused)
+}
+
+fn commit_log_key_path(options: &Options) -> String {
+    format!("{}/{COMMIT_LOG_KEY}", options.workdir.trim_end_matches('/'))
+}
+
+/// Creates the key of the commit log if a provider's key is to wrap it and there is none; wraps it by the key in use if
+/// another one did. Segments of before stay readable: the key itself never changes.
+///
+/// # Errors
+/// `Setting`: its record cannot be opened; `Io`.
+pub(crate) async fn create_commit_log_key(rt: &Rt, options: &Options) -> Result<(), StartError> {
+    let setting = &options.system_info_encryption;
+    let Some(source) = source(options, setting).filter(|_| setting.enabled) else { return Ok(()) };
+    let (fs, path) = (rt.fs(), commit_log_key_path(options));
+    let refused = |error: at_rest::SealError| StartError::Setting(format!("{path}: {error}"));
+    let record = match commit_log_key(rt, options).await? {
+        None => fs.new_data_key(Some(&source)).await.map_err(refused)?.1,
+        Some(key) => {
+            let stored = fs.read(&path, at_rest::record::RECORD_BYTES_MAX).await?;
+            let stored = KeyRecord::decode(&stored).map_err(refused)?;
+            if fs.is_wrapped_by_active(&stored, Some(&source)) {
+                return Ok(());
+            }
+            fs.wrap_data_key(&key, Some(&source)).await.map_err(refused)?
+        }
+    };
+    Ok(fs.write_atomic(&path, record.encode()).await?)
+}
+
 /// The lines of the key file of the commit log, from the keys of this shard's files. `None`: there are none.
-pub(crate) fn commit_log_keys(rt: &Rt, options: &Options) -> Option<String> {
-    let keys: Arc<KeyRing> = rt.fs().keys()?;
-    let lines = commit_log_lines(&keys);
-    Some(match options.system_info_encryption.enabled {
-        true => lines,
+///
+/// # Errors
+/// `Setting`: the key of the commit log cannot be opened.
+pub(crate) async fn commit_log_keys(
+    rt: &Rt,
+    options: &Options,
+) -> Result<Option<String>, StartError> {
+    let own = commit_log_key(rt, options).await?.map(|key| commit_log_line(&key));
+    let of_file = rt.fs().keys().map(|ring| commit_log_lines(&ring));
+    let setting = &options.system_info_encryption;
+    let is_own_first = setting.key_provider != KeyProvider::File;
+    let (first, second) = if is_own_first { (own, of_file) } else { (of_file, own) };
+    let mut lines: Vec<String> = Vec::new();
+    let mut is_written_with = setting.enabled && first.is_some();
+    for text in first.into_iter().chain(second) {
         // Segments of an earlier start are still opened.
-        false if lines.starts_with("none") => lines,
-        false => format!("none\n{lines}"),
-    })
+        let (reads_only, keys) = match text.strip_prefix("none\n") {
+            Some(keys) => (true, keys.to_owned()),
+            None => (false, text),
+        };
+        is_written_with &= !(reads_only && lines.is_empty());
+        lines.extend(keys.lines().map(str::to_owned));
+    }
+    if lines.is_empty() {
+        return Ok(None);
+    }
+    if !is_written_with {
+        lines.insert(0, "none".to_owned());
+    }
+    Ok(Some(lines.join("\n")))
 }

@@ -12,6 +12,7 @@ use cluster::{ClusterSnapshot, LocalNode, Members, Transformation, metalog};
 use codec::SmallForm;
 use conf::snitch::Place;
 use conf::{Archiving, Options, Snitch};
+use key_client::KeyClient;
 use membership::log::LogFile;
 use messaging::{Messaging, MessagingMesh};
 use rt::{FileLock, IoErrorKind, Rt, SmallContent, damaged};
@@ -51,6 +52,8 @@ pub(crate) struct Opened {
     pub(crate) client_keys: Option<ClientKeys>,
     /// Keys of encrypted connections between nodes; `None`: all are in the clear.
     pub(crate) node_keys: Option<NodeKeys>,
+    /// Client of the providers of keys of files; `None`: there are none.
+    pub(crate) key_client: Option<KeyClient>,
     /// Logins and TLS of the API.
     pub(crate) api: ApiAccess,
 }
@@ -67,7 +70,7 @@ pub(crate) async fn open(
     let work_dir = options.workdir.trim_end_matches('/').to_owned();
     let client_keys = encryption::load(rt, options).await?;
     let node_keys = nodes::load(rt, options).await?;
-    file_keys::load(rt, options).await?;
+    let key_client = file_keys::load(rt, options).await?;
     let api = api_access::load(rt, options).await.map_err(StartError::ApiAccess)?;
     // A wrong pattern stops the start before it changes anything.
     parts::authentication(options)?;
@@ -106,6 +109,7 @@ pub(crate) async fn open(
     }
     check_promises(&files, &work_dir, opened.snapshot.as_ref())?;
     membership::log::create_promises(&fs, &work_dir).await?;
+    file_keys::create_commit_log_key(rt, options).await?;
     let start = Start {
         rt,
         options,
@@ -147,6 +151,7 @@ pub(crate) async fn open(
         messaging,
         client_keys,
         node_keys,
+        key_client,
         api,
     })
 }

@@ -13,6 +13,7 @@ use cluster::ClusterSnapshot;
 use conf::{Archiving, Options};
 use coordinator::{BatchReplay, Coordinator, IdOrigin, ShardMesh};
 use cql_server::{CqlServer, PortEncryption, ServerMesh, ServerParts};
+use key_client::KeyClient;
 use liveness::LivenessMesh;
 use membership::log::{LogFile, LogReader};
 use membership::{Membership, MetaMesh};
@@ -130,6 +131,8 @@ struct Begun {
     client_keys: Option<ClientKeys>,
     /// Keys of connections between nodes on shard 0, if they are encrypted.
     node_keys: Option<NodeKeys>,
+    /// Client of the providers of keys of this shard's files.
+    key_client: RefCell<Option<KeyClient>>,
     /// Logins and TLS of the API on shard 0.
     api: Option<ApiAccess>,
 }
@@ -213,6 +216,7 @@ impl Shard {
             encryption,
             client_keys: None,
             node_keys: None,
+            key_client: RefCell::default(),
             api: None,
         };
         match opened {
@@ -220,6 +224,7 @@ impl Shard {
                 (begun.log, begun.lock) = (Some(opened.log), Some(opened.lock));
                 begun.messaging = opened.messaging;
                 (begun.client_keys, begun.node_keys) = (opened.client_keys, opened.node_keys);
+                begun.key_client = RefCell::new(opened.key_client);
                 begun.api = Some(opened.api);
             }
             None => {
@@ -243,7 +248,9 @@ impl Shard {
         let keys = match rt.shard() {
             // Loaded when it opened the directory.
             ShardId(0) => Ok(()),
-            _ => crate::file_keys::load(rt, options).await,
+            _ => crate::file_keys::load(rt, options).await.map(|client| {
+                *begun.key_client.borrow_mut() = client;
+            }),
         };
         let keys = match keys {
             Ok(()) => archiving::keys(rt, options).await,

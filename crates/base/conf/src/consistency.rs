@@ -1,5 +1,6 @@
 //! Checks that concern several settings: each pair that contradicts itself is an error before the node starts.
 
+use crate::at_rest::KeyProvider;
 use crate::certificate_login;
 use crate::encryption::CertificatesOfClients;
 use crate::load::ConfError;
@@ -41,6 +42,32 @@ pub(crate) fn check(options: &Options, errors: &mut Vec<ConfError>) {
         wrong.add(name, what);
     }
     check_limits(options, wrong);
+    check_key_hosts(options, wrong);
+}
+
+/// Checks that providers of keys are declared and have a key.
+fn check_key_hosts(options: &Options, wrong: &mut Inconsistent<'_>) {
+    for (name, map) in [
+        ("user_info_encryption", &options.user_info_encryption),
+        ("system_info_encryption", &options.system_info_encryption),
+    ] {
+        let (hosts, setting) = match map.key_provider {
+            KeyProvider::File => continue,
+            KeyProvider::Vault => (&options.vault_hosts.0, "vault_hosts"),
+            KeyProvider::Kms => (&options.kms_hosts.0, "kms_hosts"),
+        };
+        let host = map.host.as_deref().unwrap_or_default();
+        match hosts.get(host) {
+            None => wrong.add(name, format!("names \"{host}\", which \"{setting}\" does not have")),
+            Some(found) if map.master_key.is_none() && found.master_key.is_none() => {
+                wrong.add(
+                    name,
+                    format!("has no \"master_key\", nor has \"{host}\" of \"{setting}\""),
+                );
+            }
+            Some(_) => {}
+        }
+    }
 }
 
 /// Rejects wildcards as addresses that others connect to.

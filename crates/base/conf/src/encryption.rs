@@ -142,7 +142,8 @@ impl WrongKey {
     /// Returns true if an error may show the value: it may be a password, also under a misspelt
     /// key.
     pub fn is_shown(&self) -> bool {
-        let may_be_secret = self.key.contains("password") || self.key.contains("private_key");
+        let secrets = ["password", "private_key", "token", "secret_access"];
+        let may_be_secret = secrets.iter().any(|part| self.key.contains(part));
         matches!(self.value.kind, NodeKind::Scalar(_)) && !may_be_secret && self.expected != UNKNOWN
     }
 }

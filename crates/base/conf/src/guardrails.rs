@@ -37,7 +37,7 @@ pub const CONSISTENCY_LEVELS: [&str; 12] = [
 ];
 
 /// Properties that a table's WITH clause may set.
-const TABLE_PROPERTIES: [&str; 21] = [
+const TABLE_PROPERTIES: [&str; 23] = [
     "additional_write_policy",
     "allow_auto_snapshot",
     "bloom_filter_fp_chance",
@@ -59,6 +59,8 @@ const TABLE_PROPERTIES: [&str; 21] = [
     "read_repair",
     "speculative_retry",
     "tombstone_gc",
+    "scylla_encryption_options",
+    "encryption",
 ];
 
 /// Guardrails of Cassandra 5.0 that have nothing to limit here, or are not supported yet.

@@ -27,6 +27,7 @@ mod consistency;
 pub mod encryption;
 pub mod fuzz;
 pub mod guardrails;
+pub mod key_hosts;
 pub mod known;
 pub mod load;
 pub mod options;
@@ -39,7 +40,7 @@ pub mod spelling;
 pub mod value;
 pub mod yaml;
 
-pub use at_rest::AtRestOptions;
+pub use at_rest::{AtRestOptions, KeyProvider};
 pub use audit::{AuditLogger, AuditOptions, RollCycle};
 pub use certificate_login::{RoleQueries, RoleQuery, RoleQuerySource};
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};

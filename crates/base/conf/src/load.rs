@@ -6,10 +6,12 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use crate::at_rest::AtRestOptions;
 use crate::audit::AuditOptions;
 use crate::consistency;
 use crate::encryption::{EncryptionOptions, WrongKey};
 use crate::guardrails;
+use crate::key_hosts::{KmsHosts, VaultHosts};
 use crate::known;
 use crate::options::{NAMES, Options, Status};
 use crate::query_log::QueryLogOptions;
@@ -507,6 +509,9 @@ impl Loader {
             "server_encryption_options" => ServerEncryptionOptions::parse(node).err(),
             "audit_logging_options" => AuditOptions::parse(node).err(),
             "full_query_logging_options" => QueryLogOptions::parse(node).err(),
+            "user_info_encryption" | "system_info_encryption" => AtRestOptions::parse(node).err(),
+            "vault_hosts" => VaultHosts::parse(node).err(),
+            "kms_hosts" => KmsHosts::parse(node).err(),
             _ => None,
         };
         if let Some(wrong) = wrong_keys {

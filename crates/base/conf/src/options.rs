@@ -16,6 +16,7 @@ use crate::audit::{AuditOptions, NameList, ScyllaAudit, ScyllaCategories};
 use crate::certificate_login::RoleQueries;
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::encryption::EncryptionOptions;
+use crate::key_hosts::{KmsHosts, VaultHosts};
 use crate::parameterized::ParameterizedClass;
 use crate::query_log::QueryLogOptions;
 use crate::server_encryption::{InternodeAuthenticator, ServerEncryptionOptions};
@@ -357,7 +358,13 @@ settings! {
         /// The same for the SSTables of system tables (the batch log and Paxos hold rows of users), hints, and the
         /// commit log unless `commitlog_encryption_key_file` is set. Both settings share one key file.
         supported cold system_info_encryption: AtRestOptions = AtRestOptions::default();
-        /// Directory of the key files of the two settings above.
+        /// HashiCorp Vaults whose transit engines hold keys of encryption at rest: a map of names to hosts, see
+        /// [encryption at rest](encryption-at-rest.md).
+        supported cold vault_hosts: VaultHosts = VaultHosts::default();
+        /// AWS KMS, and services with its protocol, that hold keys of encryption at rest: Scylla's setting, see
+        /// [encryption at rest](encryption-at-rest.md).
+        supported cold kms_hosts: KmsHosts = KmsHosts::default();
+        /// Directory of the key files of `user_info_encryption` and `system_info_encryption`.
         supported cold system_key_directory: String = "conf/system_keys".to_owned();
     }
     "Audit" {

@@ -17,6 +17,7 @@ pub mod change;
 pub mod encode;
 pub mod functions;
 pub mod model;
+pub mod table_encryption;
 #[cfg(test)]
 mod tests;
 pub mod tombstone_gc;
@@ -27,4 +28,5 @@ pub use model::{
     Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Schema,
     Table, TableKind, TableOptions,
 };
+pub use table_encryption::{TABLE_ENCRYPTION, TABLE_ENCRYPTION_ALIAS, TableEncryption, TableKeys};
 pub use tombstone_gc::{TOMBSTONE_GC, TombstoneGc, TombstoneGcMode};

@@ -1,4 +1,4 @@
-//! One request of HTTP/1.1 and its answer, as bytes, for tools that call the administrative API.
+//! One request of HTTP/1.1 and its answer, as bytes: for tools that call the administrative API, and `key-client`.
 //!
 //! Owns: the head of a request, the parts of an answer (length, chunks, end of the connection).
 //! Never: sockets, the meaning of a body. The driver of tools that block is in `blocking-client`.
@@ -24,8 +24,14 @@ pub const OCTETS: &str = "application/octet-stream";
 impl Request<'_> {
     /// Status line and headers.
     pub fn head(&self, host: &str, port: u16) -> String {
-        let Request { method, path, authorization, body } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        self.head_with(&format!("{host}:{port}"), &[])
+    }
+
+    /// Status line and headers, with more of them: names and values of printable ASCII. `authority`: the value of
+    /// `Host`.
+    pub fn head_with(&self, authority: &str, headers: &[(&str, &str)]) -> String {
+        let Request { method, path, authorization, body } = self;
         let about_body = match body {
             Some((kind, body)) => {
                 format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", body.len())
@@ -33,9 +39,12 @@ impl Request<'_> {
             None => String::new(),
         };
         let login = authorization.map(|value| format!("Authorization: {value}\r\n"));
-        let login = login.unwrap_or_default();
+        let mut login = login.unwrap_or_default();
+        for (name, value) in headers {
+            login.push_str(&format!("{name}: {value}\r\n"));
+        }
         format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n{login}{about_body}\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n{login}{about_body}\r\n"
         )
     }
 }

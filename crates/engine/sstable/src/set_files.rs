@@ -7,9 +7,10 @@
 //! [`rewrap`] replaces it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use at_rest::block::Span;
-use at_rest::{DataKey, KeyRecord, Opener, SealError, new_salt};
+use at_rest::{DataKey, KeyRecord, KeySource, Opener, SealError, new_salt};
 use rt::{Buf, File, Fs, OpenOptions};
 use sst_format::{Component, Descriptor};
 use stdx::IoErrorKind;
@@ -17,13 +18,30 @@ use stdx::IoErrorKind;
 use crate::{Result, SstableError};
 
 /// Form in which a file set is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Sealing {
     /// Plain bytes.
     #[default]
     Plain,
-    /// With a data key of its own, under the active key of the node.
+    /// With a data key of its own, under the active key of the key file.
     Sealed,
+    /// With a data key of its own, under a named key of a provider.
+    SealedBy(Arc<KeySource>),
+}
+
+impl Sealing {
+    /// Returns true if files are encrypted.
+    pub fn is_sealed(&self) -> bool {
+        *self != Sealing::Plain
+    }
+
+    /// The named key of a provider that wraps data keys; `None`: that of the key file.
+    pub fn source(&self) -> Option<&KeySource> {
+        match self {
+            Sealing::SealedBy(source) => Some(source),
+            Sealing::Plain | Sealing::Sealed => None,
+        }
+    }
 }
 
 /// See the module. Cheap to clone.
@@ -71,31 +89,27 @@ pub enum Rewrapped {
     Changed,
 }
 
-/// Wraps the data key of a file set with the active key: Encryption.db is replaced in one step, and no other
-/// component changes. Names of the set elsewhere (snapshots) keep the record that they have.
+/// Wraps the data key of a file set with the key in use that a form names: Encryption.db is replaced in one step, and no
+/// other component changes. Names of the set elsewhere (snapshots) keep the record that they have.
 ///
 /// # Errors
 /// `Unsupported` without the old key or an active one; `Corrupt`, `Io`.
-pub async fn rewrap(fs: &Fs, directory: &str, set: Descriptor) -> Result<Rewrapped> {
+pub async fn rewrap(
+    fs: &Fs,
+    directory: &str,
+    set: Descriptor,
+    sealing: &Sealing,
+) -> Result<Rewrapped> {
     let Some(record) = key_record(fs, directory, set).await? else { return Ok(Rewrapped::Plain) };
     let path = format!("{directory}/{}", set.file_name(Component::Encryption));
-    let keys = fs.keys().ok_or_else(|| of_seal(&path, &at_rest::missing_key(&record)))?;
-    let key = keys.open(&record).map_err(|error| of_seal(&path, &error))?;
-    if keys.is_current(&record) {
+    let key = fs.open_data_key(&record).await.map_err(|error| of_seal(&path, &error))?;
+    if fs.is_wrapped_by_active(&record, sealing.source()) {
         return Ok(Rewrapped::Current);
     }
-    let wrapped = keys.wrap(&key, &mut |out| fs.random_fill(out));
-    let wrapped = wrapped.ok_or_else(|| no_active_key(&path))?;
+    let wrapped = fs.wrap_data_key(&key, sealing.source()).await;
+    let wrapped = wrapped.map_err(|error| of_seal(&path, &error))?;
     fs.write_atomic(&path, wrapped.encode()).await?;
     Ok(Rewrapped::Changed)
-}
-
-fn no_active_key(file: &str) -> SstableError {
-    SstableError::Unsupported {
-        file: file.to_owned(),
-        what: "it is to be encrypted, and there is no active key; set system_key_directory and generate a key"
-            .to_owned(),
-    }
 }
 
 impl SetFiles {
@@ -109,10 +123,7 @@ impl SetFiles {
             None => None,
             Some(record) => {
                 let file = format!("{directory}/{}", set.file_name(Component::Data));
-                let opened = match fs.keys() {
-                    Some(keys) => keys.open(&record),
-                    None => Err(at_rest::missing_key(&record)),
-                };
+                let opened = fs.open_data_key(&record).await;
                 Some(Rc::new(opened.map_err(|error| of_seal(&file, &error))?))
             }
         };
@@ -122,21 +133,20 @@ impl SetFiles {
     /// The files of a set that is being written. A sealed one gets its record now, durable with its directory.
     ///
     /// # Errors
-    /// `Unsupported`: no key is active; `Io`.
+    /// `Unsupported`: no key is active, or its provider does not give it; `Io`.
     pub(crate) async fn create(
         fs: &Fs,
         directory: &str,
         set: Descriptor,
-        sealing: Sealing,
+        sealing: &Sealing,
     ) -> Result<SetFiles> {
         let mut files = SetFiles { fs: fs.clone(), directory: directory.into(), set, key: None };
-        if sealing == Sealing::Plain {
+        if !sealing.is_sealed() {
             return Ok(files);
         }
         let path = files.path(Component::Encryption);
-        let keys = fs.keys().ok_or_else(|| no_active_key(&path))?;
-        let made = keys.new_data_key(&mut |out| fs.random_fill(out));
-        let (key, record) = made.ok_or_else(|| no_active_key(&path))?;
+        let made = fs.new_data_key(sealing.source()).await;
+        let (key, record) = made.map_err(|error| of_seal(&path, &error))?;
         let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
         let file = fs.open(&path, options).await?;
         let (_, written) = file.write_at(Buf::from(record.encode()), 0).await;

@@ -185,7 +185,7 @@ impl SstableWriter {
             return Err(error.into());
         }
         mark_unfinished(fs, directory, descriptor).await?;
-        let files = SetFiles::create(fs, directory, descriptor, options.sealing).await?;
+        let files = SetFiles::create(fs, directory, descriptor, &options.sealing).await?;
         let data = Output::create(&files, Component::Data, options.direct).await?;
         let data = data.in_requests_of(options.request_bytes);
         let index = Output::create(&files, index_component(version), false).await?;

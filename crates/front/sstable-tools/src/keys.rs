@@ -12,7 +12,7 @@ use std::sync::Arc;
 use at_rest::{KeyRing, generated_line, parse_keys};
 use clap::Subcommand;
 use rt::Rt;
-use sstable::{Component, Rewrapped, key_record, rewrap};
+use sstable::{Component, Rewrapped, Sealing, key_record, rewrap};
 
 use super::change::locked;
 use super::targets::{Search, find};
@@ -185,7 +185,7 @@ async fn rewrap_all(rt: Rt, paths: Vec<String>) -> u8 {
     };
     let (mut worst, mut counts) = (exit::OK, [0_u64; 3]);
     for target in by_directory.into_values().flatten() {
-        match rewrap(&rt.fs(), &target.directory, target.set).await {
+        match rewrap(&rt.fs(), &target.directory, target.set, &Sealing::Sealed).await {
             Ok(Rewrapped::Changed) => counts[0] += 1,
             Ok(Rewrapped::Current) => counts[1] += 1,
             Ok(Rewrapped::Plain) => counts[2] += 1,

@@ -354,8 +354,8 @@ fn on_machine<F: Future<Output = u8> + 'static>(
 async fn lacks_key(rt: &Rt, directory: &str, set: Descriptor) -> Result<bool, SstableError> {
     let fs = rt.fs();
     let Some(record) = sstable::key_record(&fs, directory, set).await? else { return Ok(false) };
-    let opened = fs.keys().map(|keys| keys.open(&record));
-    Ok(opened.is_none_or(|opened| matches!(opened, Err(at_rest::SealError::MissingKey { .. }))))
+    let opened = fs.open_data_key(&record).await;
+    Ok(matches!(opened, Err(at_rest::SealError::MissingKey { .. })))
 }
 
 /// Verifies an encrypted file whose key is not known.

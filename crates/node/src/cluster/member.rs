@@ -505,8 +505,10 @@ fn hints_settings(options: &Options) -> HintsSettings {
         true => HintSealing::Sealed,
         false => HintSealing::Plain,
     };
+    let source = crate::file_keys::source(options, &options.system_info_encryption);
     HintsSettings {
         sealing,
+        key_source: source.map(Arc::new),
         enabled: options.hinted_handoff_enabled,
         disabled_datacenters: options.hinted_handoff_disabled_datacenters.iter().cloned().collect(),
         window: options.max_hint_window,

@@ -6,7 +6,7 @@ use crate::block::{TRAILER_BYTES, UnkeyedCheck, open_whole, seal_whole};
 use crate::key_file::parse_keys;
 use crate::record::KeyRecord;
 use crate::secret::DataKey;
-use crate::small::open_small;
+use crate::small::{open_small, record_of_small};
 
 /// A sealed file as it is stored; and any bytes come back from their sealed form.
 pub fn fuzz_sealed_file(data: &[u8]) {
@@ -37,7 +37,8 @@ pub fn fuzz_key_file(data: &[u8]) {
 
 /// A small sealed file.
 pub fn fuzz_sealed_small(data: &[u8]) {
-    drop(open_small(None, "fuzz", data));
+    drop(record_of_small(data));
+    drop(open_small(&DataKey::new([3; 32]), "fuzz", data));
 }
 
 #[cfg(test)]
@@ -56,9 +57,10 @@ mod tests {
         let line = generated_line("a", [1; 32]).unwrap();
         let ring = parse_keys(&line).unwrap().ring;
         let fill = |out: &mut [u8]| out.fill(2);
-        let record = ring.new_data_key(&mut { fill }).unwrap().1;
+        let (key, record) = ring.new_data_key(&mut { fill }).unwrap();
         mutate(&[record.encode()], fuzz_key_record);
-        mutate(&[seal_small(&ring, "fuzz", b"x", &mut { fill }).unwrap()], fuzz_sealed_small);
+        let small = seal_small((&key, &record), "fuzz", b"x", &mut { fill }).unwrap();
+        mutate(&[small], fuzz_sealed_small);
         let scylla = "AES/CBC/PKCS5Padding:128:AAAAAAAAAAAAAAAAAAAAAA==";
         mutate(&[format!("none\n# x\n{line}\n{scylla}\n")], fuzz_key_file);
     }

@@ -15,7 +15,7 @@ use ring::digest::{SHA256, digest};
 
 use crate::base64;
 use crate::key_ring::{KeyRing, KeyUse, NamedKey};
-use crate::secret::{self, KEY_BYTES, Secret};
+use crate::secret::{self, DataKey, KEY_BYTES, Secret};
 
 /// Name of the provider whose keys are in a file.
 pub const PROVIDER: &str = "key-file";
@@ -138,6 +138,15 @@ fn hexadecimal(text: &str) -> Option<[u8; KEY_BYTES]> {
 pub fn generated_line(id: &str, random: [u8; KEY_BYTES]) -> Result<String, &'static str> {
     check_id(id)?;
     Ok(format!("{id}:{CIPHER}:{}", base64::encode(&random)))
+}
+
+/// The line of a key file of the commit log with a key derived from a data key, which a provider's key wraps.
+pub fn commit_log_line(key: &DataKey) -> String {
+    hexadecimal_of(&key.0.derive(&[], "helenus commit log 1", "data key"))
+}
+
+fn hexadecimal_of(secret: &Secret) -> String {
+    secret.bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The lines of a key file of the commit log (`commitlog_encryption_key_file`) with keys derived from those of a ring.

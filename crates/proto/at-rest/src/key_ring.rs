@@ -106,7 +106,7 @@ impl KeyRing {
         let active = self.active()?;
         let mut nonce = [0; NONCE_LEN];
         random(&mut nonce);
-        let names = Names { provider: &self.provider, key: &active.id };
+        let names = Names { provider: &self.provider, key: &active.id, version: 0, envelope: &[] };
         Some(KeyRecord::wrap(&names, &active.cipher, nonce, key))
     }
 

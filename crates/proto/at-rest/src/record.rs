@@ -44,6 +44,8 @@ pub struct KeyRecord {
 pub(crate) struct Names<'a> {
     pub(crate) provider: &'a str,
     pub(crate) key: &'a str,
+    pub(crate) version: u32,
+    pub(crate) envelope: &'a [u8],
 }
 
 impl KeyRecord {
@@ -57,8 +59,8 @@ impl KeyRecord {
         let mut record = KeyRecord {
             provider: names.provider.to_owned(),
             key: names.key.to_owned(),
-            version: 0,
-            envelope: Vec::new(),
+            version: names.version,
+            envelope: names.envelope.to_vec(),
             nonce,
             wrapped: [0; KEY_BYTES + TAG_BYTES],
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use compact_plan::CompactionOptions;
 use cql_syntax::ast::{Property, PropertyValue};
-use schema::{Column, TableOptions, TombstoneGc};
+use schema::{Column, TableEncryption, TableOptions, TombstoneGc};
 
 use crate::error::PlanError;
 
@@ -35,6 +35,8 @@ const TABLE_OPTIONS: &[&str] = &[
     "read_repair",
     "speculative_retry",
     schema::TOMBSTONE_GC,
+    schema::TABLE_ENCRYPTION,
+    schema::TABLE_ENCRYPTION_ALIAS,
 ];
 
 /// Smallest `bloom_filter_fp_chance` that Cassandra's filter tables reach.
@@ -265,6 +267,18 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
     if let Some(map) = p.map(schema::TOMBSTONE_GC)? {
         let entries = map.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         o.set_tombstone_gc(TombstoneGc::of_map(entries).map_err(PlanError::config)?);
+    }
+    let names = [schema::TABLE_ENCRYPTION, schema::TABLE_ENCRYPTION_ALIAS];
+    if names.iter().all(|name| p.has(name)) {
+        let [name, alias] = names;
+        return Err(PlanError::config(format!(
+            "{alias} is another name of {name}: set one of them"
+        )));
+    }
+    for name in names {
+        if let Some(map) = p.map(name)? {
+            o.set_encryption(&TableEncryption::of_map(map).map_err(PlanError::config)?);
+        }
     }
     Ok(o)
 }

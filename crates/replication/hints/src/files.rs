@@ -4,6 +4,7 @@
 //! directory. A crash between leaves one of these without a hint file, which is removed at the
 //! next start, or a file that is delivered again.
 
+use at_rest::KeySource;
 use rt::{Buf, File, Fs, OpenOptions, Rt};
 use stdx::{IoError, IoErrorKind, WallMicros};
 
@@ -139,8 +140,12 @@ impl Directory {
     }
 
     /// Creates the data key of a file that does not exist yet.
-    pub(crate) async fn new_cipher(&self, id: FileId) -> Result<HintCipher, IoError> {
-        key_files::create(&self.fs, &self.path_of(id), id).await
+    pub(crate) async fn new_cipher(
+        &self,
+        id: FileId,
+        source: Option<&KeySource>,
+    ) -> Result<HintCipher, IoError> {
+        key_files::create(&self.fs, &self.path_of(id), id, source).await
     }
 
     /// Removes the key of a file that could not be created. The next start finds one that cannot be removed.

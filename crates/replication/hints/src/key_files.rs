@@ -3,7 +3,7 @@
 //! The data key of a file is in `<file>.key`, a record of [`at_rest::KeyRecord`], which is durable before the file
 //! exists and is removed after it.
 
-use at_rest::KeyRecord;
+use at_rest::{KeyRecord, KeySource};
 use rt::{Fs, damaged};
 use stdx::{IoError, IoErrorKind};
 
@@ -18,19 +18,21 @@ pub(crate) fn path_for(path: &str) -> String {
     format!("{path}{KEY_SUFFIX}")
 }
 
-/// Creates a data key for the hint file at `path`, which does not exist yet. The record is durable.
-pub(crate) async fn create(fs: &Fs, path: &str, id: FileId) -> Result<HintCipher, IoError> {
+/// Creates a data key for the hint file at `path`, which does not exist yet. The record is durable. `source`: the named
+/// key of a provider that wraps it.
+pub(crate) async fn create(
+    fs: &Fs,
+    path: &str,
+    id: FileId,
+    source: Option<&KeySource>,
+) -> Result<HintCipher, IoError> {
     let path = path_for(path);
-    let keys = fs.keys();
-    let made = keys.and_then(|keys| keys.new_data_key(&mut |out| fs.random_fill(out)));
-    let Some((key, record)) = made else {
-        return Err(IoError {
-            kind: IoErrorKind::PermissionDenied,
-            operation: "encrypt",
-            path,
-            detail: "there is no active key".to_owned(),
-        });
-    };
+    let (key, record) = fs.new_data_key(source).await.map_err(|error| IoError {
+        kind: IoErrorKind::PermissionDenied,
+        operation: "encrypt",
+        path: path.clone(),
+        detail: error.to_string(),
+    })?;
     fs.write_atomic(&path, record.encode()).await?;
     Ok(HintCipher::new(&key, id))
 }
@@ -47,11 +49,7 @@ pub(crate) async fn open(fs: &Fs, path: &str, id: FileId) -> Result<Option<HintC
         Err(error) => return Err(error),
     };
     let record = KeyRecord::decode(&bytes).map_err(|error| damaged(&key_path, error))?;
-    let opened = match fs.keys() {
-        Some(keys) => keys.open(&record),
-        None => Err(at_rest::missing_key(&record)),
-    };
-    let key = opened.map_err(|error| match error.is_damage() {
+    let key = fs.open_data_key(&record).await.map_err(|error| match error.is_damage() {
         true => damaged(&key_path, error),
         false => IoError {
             kind: IoErrorKind::PermissionDenied,

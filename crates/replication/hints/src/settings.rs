@@ -1,7 +1,10 @@
 //! Limits of a node's hints; the same on all its shards.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+use at_rest::KeySource;
 
 use crate::error::HintsError;
 use crate::format::{HEADER_BYTES, HintSealing, RECORD_HEADER_BYTES};
@@ -14,6 +17,8 @@ pub struct HintsSettings {
     pub directory: String,
     /// "system_info_encryption": whether new files are encrypted.
     pub sealing: HintSealing,
+    /// Named key of a provider that wraps the keys of sealed files; `None`: that of the key file.
+    pub key_source: Option<Arc<KeySource>>,
     /// "hinted_handoff_enabled": whether hints are kept. Kept ones are delivered anyway.
     pub enabled: bool,
     /// "hinted_handoff_disabled_datacenters": no hints are kept for their nodes.
@@ -64,6 +69,7 @@ impl HintsSettings {
         HintsSettings {
             directory: directory.into(),
             sealing: HintSealing::Plain,
+            key_source: None,
             enabled: true,
             disabled_datacenters: BTreeSet::new(),
             window: Duration::from_secs(3 * 3600),

@@ -182,11 +182,16 @@ impl Inner {
             state.next_sequence = sequence + 1;
             FileId { target: host, sequence, shard: self.rt.shard().0 }
         };
-        let sealing = self.state.borrow().settings.sealing;
+        let (sealing, source) = {
+            let settings = &self.state.borrow().settings;
+            (settings.sealing, settings.key_source.clone())
+        };
         let created = async {
             let cipher = match sealing {
                 HintSealing::Plain => None,
-                HintSealing::Sealed => Some(self.directory.new_cipher(id).await?),
+                HintSealing::Sealed => {
+                    Some(self.directory.new_cipher(id, source.as_deref()).await?)
+                }
             };
             Ok((self.directory.create(id).await?, cipher))
         };

@@ -1,12 +1,11 @@
 //! File handles of both worlds.
 
 use crate::env::Env;
-use crate::handle::{Rt, SharedKeys};
-use at_rest::KeyRing;
+use crate::handle::Rt;
+use crate::key_store::SharedKeys;
 use rt_native::Buf;
 use std::rc::Rc;
-use std::sync::Arc;
-use stdx::{IoError, IoErrorKind};
+use stdx::{Instant, IoError, IoErrorKind};
 
 pub use rt_native::OpenOptions;
 pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
@@ -16,7 +15,7 @@ pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
 #[derive(Clone)]
 pub struct Fs {
     env: Env,
-    keys: SharedKeys,
+    pub(crate) keys: SharedKeys,
 }
 
 /// An exclusive lock between processes, held until dropped.
@@ -55,18 +54,11 @@ impl Rt {
     pub fn fs(&self) -> Fs {
         Fs { env: self.inner.env.clone(), keys: Rc::clone(&self.inner.file_keys) }
     }
-
-    /// Sets the keys of encryption at rest of this shard. Every [`Fs`] of it has them from now on, those that were
-    /// created before too.
-    pub fn set_file_keys(&self, keys: Option<Arc<KeyRing>>) {
-        *self.inner.file_keys.borrow_mut() = keys;
-    }
 }
 
 impl Fs {
-    /// The keys of encryption at rest; `None`: nothing encrypted can be read or written.
-    pub fn keys(&self) -> Option<Arc<KeyRing>> {
-        self.keys.borrow().clone()
+    pub(crate) fn now(&self) -> Instant {
+        self.env.now()
     }
 
     /// Fills `out` with random bytes, natively from a cryptographic generator seeded by the system.

@@ -2,10 +2,10 @@
 
 use crate::env::Env;
 use crate::executor::{Group, Queues, TURN, Tasks};
+use crate::key_store::SharedKeys;
 use crate::shared::{NodeShared, Port, Shared, TaskKey};
 use crate::sync::waiters::Waiters;
 use crate::timer::Timers;
-use at_rest::KeyRing;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -21,9 +21,6 @@ use stdx::{Instant, ShardId, WallMicros};
 pub struct Rt {
     pub(crate) inner: Rc<Inner>,
 }
-
-/// The keys of encryption at rest that a shard has; empty until [`Rt::set_file_keys`].
-pub(crate) type SharedKeys = Rc<RefCell<Option<Arc<KeyRing>>>>;
 
 pub(crate) struct Inner {
     pub(crate) shard: ShardId,

@@ -203,8 +203,8 @@ fn rotation_rewrites_the_record_alone_and_the_old_key_is_not_needed_any_more() {
         let (set, expected) = (ours.meta().descriptor(), rows(&ours).await);
         let before = files_of(&fs, &ours).await;
         rt.set_file_keys(ring(&["new", "old"]));
-        assert_eq!(rewrap(&fs, "out", set).await, Ok(Rewrapped::Changed));
-        assert_eq!(rewrap(&fs, "out", set).await, Ok(Rewrapped::Current));
+        assert_eq!(rewrap(&fs, "out", set, &Sealing::Sealed).await, Ok(Rewrapped::Changed));
+        assert_eq!(rewrap(&fs, "out", set, &Sealing::Sealed).await, Ok(Rewrapped::Current));
         for ((component, old), (_, new)) in before.iter().zip(files_of(&fs, &ours).await) {
             assert_eq!(*old == new, *component != Component::Encryption, "{component}");
         }
@@ -212,8 +212,14 @@ fn rotation_rewrites_the_record_alone_and_the_old_key_is_not_needed_any_more() {
         let reader = SstableReader::open(&fs, "out", set, None).await.unwrap();
         assert_eq!(rows(&reader).await, expected);
         rt.set_file_keys(ring(&["old"]));
-        assert!(rewrap(&fs, "out", set).await.unwrap_err().to_string().contains("\"new\""));
-        assert_eq!(rewrap(&fs, GOLDEN, set).await, Ok(Rewrapped::Plain));
+        assert!(
+            rewrap(&fs, "out", set, &Sealing::Sealed)
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("\"new\"")
+        );
+        assert_eq!(rewrap(&fs, GOLDEN, set, &Sealing::Sealed).await, Ok(Rewrapped::Plain));
     });
 }
 

@@ -105,12 +105,12 @@ impl SavedKeys {
             let _one = self.saving.acquire(1).await;
             fs.create_dir_durably(directory).await?;
             let path = format!("{directory}/{}.{shard}", cache.name);
-            match self.env.options.sealing.of_saved_caches() {
-                Sealing::Plain => fs.write_small(cache.form(), &path, &bytes).await?,
-                Sealing::Sealed => {
-                    let sealed = sealed_body(&fs, cache, &bytes)?;
-                    fs.write_small(cache.sealed_form(), &path, &sealed).await?;
-                }
+            let sealing = self.env.options.sealing.of_saved_caches();
+            if sealing.is_sealed() {
+                let sealed = sealed_body(&fs, cache, &bytes, sealing).await?;
+                fs.write_small(cache.sealed_form(), &path, &sealed).await?;
+            } else {
+                fs.write_small(cache.form(), &path, &bytes).await?;
             }
             if shard == 0 {
                 // Files of a time with more shards.
@@ -148,13 +148,17 @@ impl SavedKeys {
 }
 
 /// The body of an encrypted file.
-fn sealed_body(fs: &Fs, cache: SavedCache, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
-    let keys = fs.keys();
-    let sealed = keys.and_then(|keys| {
-        at_rest::seal_small(&keys, cache.name, bytes, &mut |out| fs.random_fill(out))
-    });
-    sealed
-        .ok_or_else(|| StoreError::Invalid("there is no active key to encrypt it with".to_owned()))
+async fn sealed_body(
+    fs: &Fs,
+    cache: SavedCache,
+    bytes: &[u8],
+    sealing: &Sealing,
+) -> Result<Vec<u8>, StoreError> {
+    let made = fs.new_data_key(sealing.source()).await;
+    let (key, record) = made.map_err(|error| StoreError::Invalid(error.to_string()))?;
+    let random = &mut |out: &mut [u8]| fs.random_fill(out);
+    at_rest::seal_small((&key, &record), cache.name, bytes, random)
+        .ok_or_else(|| StoreError::Invalid("the record of its key is too long".to_owned()))
 }
 
 /// The body of a file, decrypted if it is encrypted.
@@ -166,8 +170,11 @@ async fn read_body(fs: &Fs, cache: SavedCache, path: &str) -> Result<SmallConten
     else {
         return Err(error);
     };
-    let opened = at_rest::open_small(fs.keys().as_deref(), cache.name, &body);
-    opened.map(SmallContent::Body).map_err(|error| rt::damaged(path, error))
+    let opened = async {
+        let key = fs.open_data_key(&at_rest::record_of_small(&body)?).await?;
+        at_rest::open_small(&key, cache.name, &body)
+    };
+    opened.await.map(SmallContent::Body).map_err(|error| rt::damaged(path, error))
 }
 
 /// The keys of one file; none when another shard has removed it.

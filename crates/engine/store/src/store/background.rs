@@ -60,6 +60,9 @@ impl Store {
         }
         for table in self.rooms.tables.all_tables() {
             self.rooms.files.retry_orphans(&table).await;
+            if !self.rooms.writer.has_key(&table) {
+                continue;
+            }
             // The error is kept by `note_write_result`; the next round tries again. What fails for one table must not
             // keep others in memory and in the log; a full disk fails for all.
             if let Err(StoreError::DiskFull { .. }) = self.rooms.writer.flush_switched(&table).await

@@ -416,7 +416,7 @@ fn run_under(
                 // Some lives encrypt their files; all read them.
                 rt.set_file_keys(crate::tests::files::sealed::ring("key"));
                 if rt.random_u64().is_multiple_of(2) {
-                    options.sealing = crate::tests::files::sealed::SEALED;
+                    options.sealing = crate::tests::files::sealed::sealed_tables();
                 }
                 (chosen.store)(&mut options, &chosen);
                 let schema = schema_of(vec![table_of(kind, chosen.table.clone())]);

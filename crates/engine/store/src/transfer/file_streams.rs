@@ -25,8 +25,7 @@ use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
 use sst_format::partitions::FOOTER_BYTES_MAX;
 use sstable::file_set::{mark_unfinished, unfinished_path};
 use sstable::{
-    Attached, AttachedName, Component, Components, Descriptor, Sealing, SstableMeta, Version,
-    WriterOptions,
+    Attached, AttachedName, Component, Components, Descriptor, SstableMeta, Version, WriterOptions,
 };
 use stdx::{IoError, IoErrorKind, TableId, Token};
 
@@ -53,9 +52,8 @@ impl Transfer {
     /// rows are encrypted with a key of this node when they are written.
     pub fn whole_versions(&self, id: TableId) -> Vec<Version> {
         let table = self.tables.table(id);
-        let is_sealed = |table: Rc<TableState>| {
-            self.env.options.sealing.of(&table.version().table) == Sealing::Sealed
-        };
+        let is_sealed =
+            |table: Rc<TableState>| self.env.options.sealing.of(&table.version().table).is_sealed();
         if table.is_none_or(is_sealed) {
             return Vec::new();
         }

@@ -246,6 +246,15 @@ impl Writer {
         table: &Rc<TableState>,
         memtable: &Rc<Memtable>,
     ) -> Result<Vec<Refused>, StoreError> {
+        // Before the slot is taken: other tables do not wait for the provider.
+        let sealing = self.env.options.sealing.of(&table.version().table);
+        let key = self.env.rt.fs().await_active_key(sealing.source()).await;
+        key.map_err(|error| {
+            StoreError::Invalid(format!(
+                "{}: {error}",
+                self.files.directories.directory_of(&table.version().table)
+            ))
+        })?;
         let waiting = self.env.stages.flush.wait();
         let _permit = self.flush_slot.acquire(1).await;
         drop(waiting);

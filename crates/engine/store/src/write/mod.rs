@@ -7,6 +7,7 @@ pub(crate) mod admission;
 pub(crate) mod apply;
 pub(crate) mod dropped_columns;
 pub(crate) mod flush;
+pub(crate) mod table_key;
 pub(crate) mod unflushable;
 pub(crate) mod verbatim_copy;
 
@@ -41,6 +42,8 @@ pub struct Writer {
     pub(crate) room: Notify,
     /// One flush at a time.
     pub(crate) flush_slot: Semaphore,
+    /// Tables whose provider has given no key for new files.
+    without_key: Rc<table_key::TablesWithoutKey>,
     /// Segments of earlier runs are gone.
     pub(crate) old_log_released: Cell<bool>,
 }
@@ -71,6 +74,7 @@ impl Writer {
             scratch: RefCell::default(),
             room: Notify::new(),
             flush_slot: Semaphore::new(1),
+            without_key: Rc::default(),
             old_log_released: Cell::new(false),
         }
     }

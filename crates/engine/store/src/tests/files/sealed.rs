@@ -17,14 +17,16 @@ pub(crate) fn ring(id: &str) -> Option<Arc<KeyRing>> {
     Some(Arc::new(parse_keys(&line).unwrap().ring))
 }
 
-pub(crate) const SEALED: SealingPolicy =
-    SealingPolicy { user: Sealing::Sealed, system: Sealing::Plain };
+/// Files of users' tables are encrypted.
+pub(crate) fn sealed_tables() -> SealingPolicy {
+    SealingPolicy { user: Sealing::Sealed, ..SealingPolicy::default() }
+}
 
 fn sealed_options(rt: &Rt) -> StoreOptions {
     // The commit log is encrypted by keys of its own.
     let keys = format!("{}\n{}", "a".repeat(64), "b".repeat(64));
     let keys = commitlog::Keys::parse(&keys).unwrap();
-    StoreOptions { sealing: SEALED, commitlog_keys: Some(keys), ..options(rt) }
+    StoreOptions { sealing: sealed_tables(), commitlog_keys: Some(keys), ..options(rt) }
 }
 
 async fn open_sealed(rt: &Rt) -> Store {

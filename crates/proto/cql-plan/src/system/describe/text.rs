@@ -261,7 +261,11 @@ pub(crate) fn option_lines(o: &TableOptions) -> Vec<String> {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let gc = o.tombstone_gc();
     // Shown as the option that it is.
-    let is_shown = |name: &str| gc.is_some() && name == schema::TOMBSTONE_GC;
+    let encryption = o.encryption();
+    let is_shown = |name: &str| {
+        gc.is_some() && name == schema::TOMBSTONE_GC
+            || encryption.is_some() && name == schema::TABLE_ENCRYPTION
+    };
     let extensions: Vec<String> = o
         .extensions
         .iter()
@@ -293,6 +297,9 @@ pub(crate) fn option_lines(o: &TableOptions) -> Vec<String> {
     if let Some(gc) = gc {
         let entries = gc.to_map().into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
         all.push(format!("{} = {}", schema::TOMBSTONE_GC, map(&entries)));
+    }
+    if let Some(encryption) = encryption {
+        all.push(format!("{} = {}", schema::TABLE_ENCRYPTION, map(encryption.map())));
     }
     all
 }

@@ -1,0 +1,64 @@
+//! Keys of providers that a flush needs: a background flush never waits for one.
+//!
+//! A table whose provider has given no key yet keeps its memtables, and its writes are refused early when they fill;
+//! other tables are flushed meanwhile. Nothing is written in the clear instead.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rt::Group;
+use stdx::{Instant, TableId};
+
+use crate::env::failure::StoreFailure;
+use crate::tables::table::TableState;
+use crate::write::Writer;
+
+/// Time between a failed request and the next.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// Tables that wait for a key; the instant before which a failed request is not repeated, `None` while one runs.
+#[derive(Default)]
+pub(crate) struct TablesWithoutKey(RefCell<BTreeMap<TableId, Option<Instant>>>);
+
+impl Writer {
+    /// Returns true if the key that new files of a table need is in memory, or if they need none. Otherwise it is asked
+    /// for, and the background work is notified when it has come.
+    pub(crate) fn has_key(&self, table: &Rc<TableState>) -> bool {
+        if table.view().flushing.is_empty() {
+            return true;
+        }
+        let sealing = self.env.options.sealing.of(&table.version().table);
+        let fs = self.env.rt.fs();
+        if fs.has_active_key(sealing.source()) {
+            return true;
+        }
+        {
+            let mut waiting = self.without_key.0.borrow_mut();
+            let now = self.env.rt.now();
+            if waiting.get(&table.id).is_some_and(|next| next.is_none_or(|next| now < next)) {
+                return false;
+            }
+            waiting.insert(table.id, None);
+        }
+        let (env, waiting) = (self.env.clone(), Rc::clone(&self.without_key));
+        let table = Rc::clone(table);
+        let ask = async move {
+            let asked = fs.await_active_key(sealing.source()).await;
+            match asked.is_ok() {
+                true => waiting.0.borrow_mut().remove(&table.id),
+                false => waiting.0.borrow_mut().insert(table.id, Some(env.rt.now() + RETRY_AFTER)),
+            };
+            if let Err(error) = asked {
+                let version = table.version();
+                let name = format!("{}.{}", version.table.keyspace, version.table.name);
+                env.tell_failure(StoreFailure::Unflushable(format!("{name}: {error}")));
+            }
+            env.work.notify_one();
+        };
+        // A closed gate: the store is stopping, and its last flush waits for the key itself.
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Flush, "store-key", ask);
+        false
+    }
+}

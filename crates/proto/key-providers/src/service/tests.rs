@@ -1,0 +1,208 @@
+use at_rest::Secret;
+use testkit::Random;
+
+use super::*;
+
+fn source(key: &str) -> KeySource {
+    KeySource { provider: "vault:a".to_owned(), key: key.to_owned() }
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn service() -> KeyService {
+    let times = Times { expiry: Duration::from_secs(600), refresh: Duration::from_secs(1200) };
+    let mut service = KeyService::default();
+    service.set_hosts(BTreeMap::from([("vault:a".to_owned(), times)]));
+    service
+}
+
+fn made(byte: u8, version: u32) -> Made {
+    let (secret, envelope) = (Secret::new([byte; 32]), vec![byte; 4]);
+    Made { secret, envelope, version, resolved: String::new() }
+}
+
+fn shown(outputs: &[Output]) -> Vec<String> {
+    let one = |output: &Output| match output {
+        Output::Send(KeyAsk::New(source)) => Some(format!("new {}", source.key)),
+        Output::Send(KeyAsk::Open { source, .. }) => Some(format!("open {}", source.key)),
+        Output::Answer(waiter, Ok(key)) => Some(format!("{waiter} <- {:?}", key.envelope())),
+        Output::Answer(waiter, Err(what)) => Some(format!("{waiter} <- {what}")),
+        Output::Keep(key) => Some(format!("keep {:?}", key.envelope())),
+        Output::Activate(key) => Some(format!("use {:?}", key.envelope())),
+        Output::Failed(source, failures, what) => {
+            Some(format!("failed {} {failures} {what}", source.key))
+        }
+        Output::Expire(..) => None,
+    };
+    outputs.iter().filter_map(one).collect()
+}
+
+fn down() -> Result<Made, ProviderError> {
+    Err(ProviderError::Unavailable("down".to_owned()))
+}
+
+#[test]
+fn one_request_answers_all_that_wait_and_the_key_in_use_answers_the_next() {
+    let (mut service, new) = (service(), KeyAsk::New(source("k")));
+    assert_eq!(shown(&service.ask(at(0), new.clone(), 1)), ["new k"]);
+    assert_eq!(shown(&service.ask(at(0), new.clone(), 2)), [""; 0]);
+    let answers = service.answered(at(1), &new, Ok(made(7, 3)), 0);
+    let key = "[7, 7, 7, 7]";
+    assert_eq!(
+        shown(&answers),
+        [format!("use {key}"), format!("1 <- {key}"), format!("2 <- {key}")]
+    );
+    assert_eq!(shown(&service.ask(at(2), new, 3)), [format!("3 <- {key}")]);
+}
+
+#[test]
+fn a_failure_is_retried_with_back_off_and_who_waits_learns_it_by_the_deadline() {
+    let (mut service, new) = (service(), KeyAsk::New(source("k")));
+    service.want(at(0), &source("k"));
+    assert_eq!(shown(&service.ask(at(0), new.clone(), 1)), [""; 0], "it is in flight");
+    assert_eq!(shown(&service.answered(at(5), &new, down(), 0)), ["failed k 1 down"]);
+    assert_eq!(shown(&service.poll(at(5))), [""; 0]);
+    assert_eq!(shown(&service.poll(at(6))), ["new k"]);
+    assert_eq!(shown(&service.poll(at(14))), [""; 0]);
+    assert_eq!(shown(&service.poll(at(15))), ["1 <- down"], "INV-key-providers-1");
+    let mut last = at(15);
+    for failures in 2..20 {
+        service.answered(last, &new, down(), 0);
+        let before = last + backoff(failures, 0).saturating_sub(Duration::from_millis(1));
+        assert_eq!(shown(&service.poll(before)), [""; 0], "{failures}");
+        last = last + backoff(failures, 0);
+        assert_eq!(shown(&service.poll(last)), ["new k"], "{failures}");
+    }
+    assert_eq!(backoff(u32::MAX, 0), BACKOFF_MAX);
+    assert!(backoff(9, u64::MAX) >= BACKOFF_MAX / 2);
+    let status = service.status();
+    assert_eq!(
+        (status[0].failures, status[0].last_error.as_str(), status[0].version),
+        (19, "down", None)
+    );
+}
+
+#[test]
+fn a_refusal_is_answered_at_once_and_nobody_waits_for_a_host_that_is_not_known() {
+    let mut service = service();
+    let open = KeyAsk::Open { source: source("k"), version: 1, envelope: vec![9] };
+    assert_eq!(shown(&service.ask(at(0), open.clone(), 1)), ["open k"]);
+    let refused = Err(ProviderError::Refused("403".to_owned()));
+    assert_eq!(shown(&service.answered(at(1), &open, refused, 0)), ["failed k 1 403", "1 <- 403"]);
+    assert!(service.pending.is_empty(), "nobody needs it");
+    let other = KeySource { provider: "kms:b".to_owned(), key: "k".to_owned() };
+    let unknown = "2 <- kms_hosts of this node's settings has no host \"b\"";
+    assert_eq!(shown(&service.ask(at(1), KeyAsk::New(other), 2)), [unknown]);
+}
+
+#[test]
+fn a_check_keeps_the_key_in_use_unless_the_named_key_was_rotated() {
+    let (mut service, new) = (service(), KeyAsk::New(source("k")));
+    service.want(at(0), &source("k"));
+    service.answered(at(0), &new, Ok(made(1, 3)), 0);
+    assert_eq!(shown(&service.poll(at(1199))), [""; 0]);
+    assert_eq!(shown(&service.poll(at(1200))), ["new k"]);
+    assert_eq!(
+        shown(&service.answered(at(1201), &new, Ok(made(2, 3)), 0)),
+        [""; 0],
+        "the same version"
+    );
+    assert_eq!(shown(&service.poll(at(2401))), ["new k"]);
+    assert_eq!(shown(&service.answered(at(2402), &new, down(), 0)), ["failed k 1 down"]);
+    assert_eq!(
+        shown(&service.ask(at(2402), new.clone(), 1)),
+        ["1 <- [1, 1, 1, 1]"],
+        "it stays in use"
+    );
+    service.poll(at(2403));
+    assert_eq!(shown(&service.answered(at(2404), &new, Ok(made(3, 4)), 0)), ["use [3, 3, 3, 3]"]);
+    assert_eq!(service.status()[0].version, Some(4));
+    // An alias that means another key.
+    let other = Made { resolved: "arn:2".to_owned(), ..made(5, 4) };
+    service.poll(at(3604));
+    assert_eq!(shown(&service.answered(at(3604), &new, Ok(other), 0)), ["use [5, 5, 5, 5]"]);
+}
+
+#[test]
+fn requests_in_flight_and_waiters_are_bounded() {
+    let mut service = service();
+    let open = |n: usize| KeyAsk::Open {
+        source: source("k"),
+        version: 1,
+        envelope: n.to_le_bytes().to_vec(),
+    };
+    let sent: usize = (0..100).map(|n| shown(&service.ask(at(0), open(n), n as u64)).len()).sum();
+    assert_eq!(sent, IN_FLIGHT_MAX);
+    let next = service.answered(at(0), &open(0), Ok(made(1, 1)), 0);
+    assert_eq!(shown(&next), ["keep [1, 1, 1, 1]", "0 <- [1, 1, 1, 1]", "open k"]);
+    for n in 100..=WAITERS_MAX {
+        assert_eq!(shown(&service.ask(at(0), open(1), n as u64)), [""; 0], "{n}");
+    }
+    let full = service.ask(at(0), open(1), 9999);
+    assert_eq!(shown(&full), ["9999 <- too many requests wait for the provider"]);
+}
+
+/// Any order of requests, answers, failures and hangs: each waiter is answered once, by its deadline.
+#[test]
+fn every_waiter_is_answered_once_by_its_deadline() {
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let mut service = service();
+        let (mut waiting, mut flying) = (BTreeMap::new(), Vec::new());
+        let (mut now, mut next) = (at(0), 0_u64);
+        let note = |outputs: Vec<Output>,
+                    flying: &mut Vec<KeyAsk>,
+                    waiting: &mut BTreeMap<u64, Instant>| {
+            for output in outputs {
+                match output {
+                    Output::Send(ask) => flying.push(ask),
+                    Output::Answer(id, _) => {
+                        assert!(
+                            waiting.remove(&id).is_some(),
+                            "seed {seed}: {id} is answered twice"
+                        );
+                    }
+                    _ => {}
+                }
+            }
+            assert!(flying.len() <= IN_FLIGHT_MAX);
+        };
+        for step in 0..400 {
+            now = now + Duration::from_millis(random.below(1500) as u64);
+            let outputs = match random.below(4) {
+                0 if step < 300 => {
+                    let key = source(["a", "b"][random.below(2)]);
+                    let ask = match random.below(2) {
+                        0 => KeyAsk::New(key),
+                        _ => KeyAsk::Open {
+                            source: key,
+                            version: 1,
+                            envelope: vec![random.byte() % 8],
+                        },
+                    };
+                    next += 1;
+                    waiting.insert(next, now + ANSWER_MAX);
+                    service.ask(now, ask, next)
+                }
+                1 | 2 if !flying.is_empty() => {
+                    let ask = flying.swap_remove(random.below(flying.len()));
+                    let result = match random.below(3) {
+                        0 => Ok(made(random.byte(), 1)),
+                        1 => down(),
+                        _ => Err(ProviderError::Refused("no".to_owned())),
+                    };
+                    service.answered(now, &ask, result, random.next_u64())
+                }
+                _ => service.poll(now),
+            };
+            note(outputs, &mut flying, &mut waiting);
+            note(service.poll(now), &mut flying, &mut waiting);
+            let late = waiting.values().filter(|deadline| **deadline <= now).count();
+            assert_eq!(late, 0, "INV-key-providers-1, seed {seed}");
+        }
+        note(service.poll(now + ANSWER_MAX), &mut flying, &mut waiting);
+        assert!(waiting.is_empty(), "seed {seed}");
+    }
+}
