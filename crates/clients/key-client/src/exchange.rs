@@ -161,7 +161,11 @@ async fn connect(rt: &Rt, to: &Endpoint, deadline: Instant) -> Result<Stream, Pr
         let name = name.map_err(|_| unavailable(format!("{at}: not the name of a server")))?;
         match Stream::connect_tls(rt, conn, tls, name, deadline).await {
             Ok(stream) => return Ok(stream),
-            Err(NotConnected::NotSpoken(error) | NotConnected::Failed(error)) => {
+            Err(
+                NotConnected::NotSpoken(error)
+                | NotConnected::Failed(error)
+                | NotConnected::Cut(error),
+            ) => {
                 last = unavailable(format!("{at}: TLS: {error}"));
             }
         }
