@@ -127,29 +127,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let trouble = plan.trouble;
     let made = wait(&world, &outcome, "tables are made", &facts, move |rt, facts| async move {
         let mut client = connect(&rt, address).await;
-        fill(&mut client, trouble, &facts).await;
-        let (tables, comment) = match trouble {
-            Full::Reserve => (RESERVE_BYTES / COMMENT_BYTES + TABLES, COMMENT_BYTES),
-            _ => (TABLES, 0),
-        };
-        let comment = "x".repeat(comment);
-        for i in 0..tables {
-            let table = format!("t{i}");
-            let text = format!(
-                "CREATE TABLE ks.{table} (k int PRIMARY KEY, v text) WITH comment = '{comment}'"
-            );
-            if client.query(&text).await == Ok(Answer::Done) {
-                facts.borrow_mut().acknowledged.insert(table);
-            }
-        }
-        match (shows_all(&rt, &mut client, &facts).await, trouble) {
-            (shown, Full::Reserve) => {
-                // A disk that counts as full at this moment admits rows of metadata beyond the reserve.
-                facts.borrow_mut().fills_of_reserve += u64::from(shown.is_err());
-                Ok(())
-            }
-            (shown, _) => shown,
-        }
+        make_tables(&rt, &mut client, trouble, &facts).await
     });
     made.map_err(|error| format!("while there is trouble: {error}"))?;
     disk.clear_faults();
@@ -205,6 +183,38 @@ fn wait<F: Future<Output = Result<(), String>> + 'static>(
     done.map_err(|stuck| format!("{what}: {stuck:?}; {outcome:?}"))?;
     world.kill(&client);
     facts.borrow_mut().result.take().unwrap_or(Ok(()))
+}
+
+/// Fills what the plan says, creates tables meanwhile, and reads which are shown.
+async fn make_tables(
+    rt: &Rt,
+    client: &mut Client,
+    trouble: Full,
+    facts: &Rc<RefCell<Facts>>,
+) -> Result<(), String> {
+    fill(client, trouble, facts).await;
+    let (tables, comment) = match trouble {
+        Full::Reserve => (RESERVE_BYTES / COMMENT_BYTES + TABLES, COMMENT_BYTES),
+        _ => (TABLES, 0),
+    };
+    let comment = "x".repeat(comment);
+    for i in 0..tables {
+        let table = format!("t{i}");
+        let text = format!(
+            "CREATE TABLE ks.{table} (k int PRIMARY KEY, v text) WITH comment = '{comment}'"
+        );
+        if client.query(&text).await == Ok(Answer::Done) {
+            facts.borrow_mut().acknowledged.insert(table);
+        }
+    }
+    match (shows_all(rt, client, facts).await, trouble) {
+        (shown, Full::Reserve) => {
+            // A disk that counts as full at this moment admits rows of metadata beyond the reserve.
+            facts.borrow_mut().fills_of_reserve += u64::from(shown.is_err());
+            Ok(())
+        }
+        (shown, _) => shown,
+    }
 }
 
 /// Writes rows until they are refused.

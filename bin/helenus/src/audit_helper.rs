@@ -86,7 +86,7 @@ fn read_messages(mut from: ChildStderr) -> Receiver<String> {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut text = Vec::new();
-        // What was read until an error is good enough for a message.
+        // The bytes read until an error are good enough for a message.
         let _ = (&mut from).take(MESSAGE_BYTES_MAX).read_to_end(&mut text);
         let _ = std::io::copy(&mut from, &mut std::io::sink());
         let _ = sender.send(String::from_utf8_lossy(&text).into_owned());

@@ -18,7 +18,7 @@ pub struct TlsFlags {
     /// Authority of the server's certificate, which must name the host: PEM, JKS or PKCS12
     #[arg(long, value_name = "FILE", requires = "tls")]
     tls_ca: Option<String>,
-    /// Accept any certificate of the server: whoever answers is believed
+    /// Accept any certificate of the server: the server is not authenticated
     #[arg(long, requires = "tls", conflicts_with = "tls_ca")]
     tls_insecure: bool,
     /// Own certificate

@@ -1,6 +1,6 @@
 //! One request to a provider over a connection of its own.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use at_rest::KeyAsk;
 use conf::key_hosts::KeyHost;
@@ -17,6 +17,8 @@ use tls::{ClientParts, Offer, Source, Trust};
 /// Longest answer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 8 << 10;
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 4;
 /// Longest file with a login, bytes.
 const LOGIN_BYTES_MAX: usize = 64 << 10;
 /// Longest file with certificates of authorities, bytes.
@@ -174,15 +176,6 @@ async fn connect(rt: &Rt, to: &Endpoint, deadline: Instant) -> Result<Stream, Pr
 }
 
 async fn addresses(rt: &Rt, to: &Endpoint) -> Result<Vec<SocketAddr>, ProviderError> {
-    if let Ok(ip) = to.name.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, to.port)]);
-    }
-    let (name, port) = (to.name.clone(), to.port);
-    let found = rt.offload("resolve", move || {
-        let found = (name.as_str(), port).to_socket_addrs();
-        found.map(|all| all.take(4).collect::<Vec<SocketAddr>>()).map_err(|error| error.to_string())
-    });
-    found
-        .await
-        .map_err(|error| unavailable(format!("{} cannot be resolved: {error}", to.host.endpoint)))
+    let found = rt::resolve(rt, &to.name, to.port, ADDRESSES_MAX).await;
+    found.map_err(|error| unavailable(format!("{} cannot be resolved: {error}", to.host.endpoint)))
 }

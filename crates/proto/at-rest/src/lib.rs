@@ -93,7 +93,7 @@ pub enum SealError {
         provider: String,
         /// Id of the named key.
         key: String,
-        /// What the provider or the connection to it said.
+        /// The error of the provider or of the connection to it.
         what: String,
     },
     /// No key is active.

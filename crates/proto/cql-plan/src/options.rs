@@ -268,6 +268,12 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
         let entries = map.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         o.set_tombstone_gc(TombstoneGc::of_map(entries).map_err(PlanError::config)?);
     }
+    set_encryption(p, &mut o)?;
+    Ok(o)
+}
+
+/// Sets the encryption of new files.
+fn set_encryption(p: &Properties<'_>, o: &mut TableOptions) -> Result<(), PlanError> {
     let names = [schema::TABLE_ENCRYPTION, schema::TABLE_ENCRYPTION_ALIAS];
     if names.iter().all(|name| p.has(name)) {
         let [name, alias] = names;
@@ -280,7 +286,7 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
             o.set_encryption(&TableEncryption::of_map(map).map_err(PlanError::config)?);
         }
     }
-    Ok(o)
+    Ok(())
 }
 
 /// Source: `TableParams.validate`.

@@ -42,7 +42,7 @@ impl Credentials {
     }
 }
 
-/// What is signed.
+/// The signed parts of a request.
 pub struct Signed<'r> {
     /// Method.
     pub method: &'r str,

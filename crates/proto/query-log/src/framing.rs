@@ -19,7 +19,7 @@ pub struct FileFormat {
     pub magic: [u8; 8],
     /// Version of the format.
     pub version: u32,
-    /// What errors call a file.
+    /// The name of a file in errors.
     pub name: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub enum FrameError {
     /// The file has another version.
     #[error("version {version} of the {name} is not supported")]
     Version {
-        /// What the file is.
+        /// The kind of the file.
         name: &'static str,
         /// Its version.
         version: u32,

@@ -1,13 +1,22 @@
 //! TCP on the shard's reactor. Every connection has `TCP_NODELAY` set.
 
 use crate::error::io_error;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 use stdx::IoError;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Smallest spare room offered to one read.
 const READ_ROOM_MIN: usize = 4096;
+
+/// Resolves the name of a host; blocks the thread. At most `max` addresses.
+///
+/// # Errors
+/// The reason in words.
+pub fn resolve(name: &str, port: u16, max: usize) -> Result<Vec<SocketAddr>, String> {
+    let found = (name, port).to_socket_addrs().map_err(|error| error.to_string())?;
+    Ok(found.take(max).collect())
+}
 
 /// A listening socket.
 pub struct Listener {
@@ -120,7 +129,7 @@ impl Conn {
                 Ok(n) => done += n,
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                // What was taken may arrive: it is reported, and the next write has the error.
+                // Bytes that the kernel took may arrive: they are reported, and the next write has the error.
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(self.error("write", &e)),
             }

@@ -40,7 +40,7 @@ pub use handle::{Rt, YieldIfDue};
 pub use key_store::{KeyAnswer, KeyRequest};
 pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
 pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
-pub use net::{Conn, ListenOptions, Listener, MovedConn};
+pub use net::{Conn, ListenOptions, Listener, MovedConn, resolve};
 pub use published::Published;
 pub use rt_native::counting::{Counting, held_bytes};
 pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions, prefetch};

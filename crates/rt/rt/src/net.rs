@@ -2,7 +2,7 @@
 
 use crate::env::Env;
 use crate::handle::Rt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use stdx::{IoError, IoErrorKind};
 
 /// How to listen.
@@ -75,6 +75,29 @@ impl Rt {
     /// Connects to `addr`.
     pub async fn connect(&self, addr: SocketAddr) -> Result<Conn, IoError> {
         Conn::connect(&self.inner.env, addr).await
+    }
+}
+
+/// Resolves the name of a host in a thread of the file pool: at most `max` addresses. In the simulator only addresses
+/// have a meaning.
+///
+/// # Errors
+/// The reason in words.
+pub async fn resolve(
+    rt: &Rt,
+    name: &str,
+    port: u16,
+    max: usize,
+) -> Result<Vec<SocketAddr>, String> {
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    match &rt.inner.env {
+        Env::Native(_) => {
+            let name = name.to_owned();
+            rt.offload("resolve", move || rt_native::resolve(&name, port, max)).await
+        }
+        Env::Sim(_) => Err("the simulator has no names of hosts".to_owned()),
     }
 }
 

@@ -84,7 +84,7 @@ pub struct StoreOptions {
     /// Directory of the lists of commit-log segments, in the node's metadata. `None`: one beside the
     /// commit log's directory.
     pub commitlog_inventories: Option<String>,
-    /// The run whose missing or damaged commit-log data the operator gives up.
+    /// The run whose missing or damaged commit-log data the operator accepts as lost.
     pub commitlog_accept_loss: Option<u64>,
     /// Filter of the replay of the old commit log.
     pub replay: ReplayOptions,

@@ -60,7 +60,7 @@ impl Store {
         }
         for table in self.rooms.tables.all_tables() {
             self.rooms.files.retry_orphans(&table).await;
-            if !self.rooms.writer.has_key(&table) {
+            if !self.rooms.writer.without_key.has_key(&self.rooms.writer.env, &table) {
                 continue;
             }
             // The error is kept by `note_write_result`; the next round tries again. What fails for one table must not

@@ -241,20 +241,23 @@ impl Writer {
         }
     }
 
+    /// Waits until the key that new files of a table need is in memory.
+    async fn await_key(&self, table: &TableState) -> Result<(), StoreError> {
+        let table = &table.version().table;
+        let sealing = self.env.options.sealing.of(table);
+        let key = self.env.rt.fs().await_active_key(sealing.source()).await;
+        key.map_err(|error| {
+            StoreError::Invalid(format!("{}: {error}", self.files.directories.directory_of(table)))
+        })
+    }
+
     async fn flush_memtable(
         &self,
         table: &Rc<TableState>,
         memtable: &Rc<Memtable>,
     ) -> Result<Vec<Refused>, StoreError> {
         // Before the slot is taken: other tables do not wait for the provider.
-        let sealing = self.env.options.sealing.of(&table.version().table);
-        let key = self.env.rt.fs().await_active_key(sealing.source()).await;
-        key.map_err(|error| {
-            StoreError::Invalid(format!(
-                "{}: {error}",
-                self.files.directories.directory_of(&table.version().table)
-            ))
-        })?;
+        self.await_key(table).await?;
         let waiting = self.env.stages.flush.wait();
         let _permit = self.flush_slot.acquire(1).await;
         drop(waiting);

@@ -11,9 +11,9 @@ use std::time::Duration;
 use rt::Group;
 use stdx::{Instant, TableId};
 
+use crate::env::Env;
 use crate::env::failure::StoreFailure;
 use crate::tables::table::TableState;
-use crate::write::Writer;
 
 /// Time between a failed request and the next.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -22,27 +22,27 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(crate) struct TablesWithoutKey(RefCell<BTreeMap<TableId, Option<Instant>>>);
 
-impl Writer {
+impl TablesWithoutKey {
     /// Returns true if the key that new files of a table need is in memory, or if they need none. Otherwise it is asked
     /// for, and the background work is notified when it has come.
-    pub(crate) fn has_key(&self, table: &Rc<TableState>) -> bool {
+    pub(crate) fn has_key(self: &Rc<Self>, env: &Rc<Env>, table: &Rc<TableState>) -> bool {
         if table.view().flushing.is_empty() {
             return true;
         }
-        let sealing = self.env.options.sealing.of(&table.version().table);
-        let fs = self.env.rt.fs();
+        let sealing = env.options.sealing.of(&table.version().table);
+        let fs = env.rt.fs();
         if fs.has_active_key(sealing.source()) {
             return true;
         }
         {
-            let mut waiting = self.without_key.0.borrow_mut();
-            let now = self.env.rt.now();
+            let mut waiting = self.0.borrow_mut();
+            let now = env.rt.now();
             if waiting.get(&table.id).is_some_and(|next| next.is_none_or(|next| now < next)) {
                 return false;
             }
             waiting.insert(table.id, None);
         }
-        let (env, waiting) = (self.env.clone(), Rc::clone(&self.without_key));
+        let (gate_of, env, waiting) = (env, env.clone(), Rc::clone(self));
         let table = Rc::clone(table);
         let ask = async move {
             let asked = fs.await_active_key(sealing.source()).await;
@@ -58,7 +58,7 @@ impl Writer {
             env.work.notify_one();
         };
         // A closed gate: the store is stopping, and its last flush waits for the key itself.
-        let _ = self.env.gate.spawn(&self.env.rt, Group::Flush, "store-key", ask);
+        let _ = gate_of.gate.spawn(&gate_of.rt, Group::Flush, "store-key", ask);
         false
     }
 }

@@ -42,7 +42,7 @@ pub struct Excerpt {
     pub length: usize,
 }
 
-/// What the header word says.
+/// The meaning of a header word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The header of the file: read it and pass it to [`QueueCursor::open`].
@@ -115,7 +115,7 @@ impl QueueCursor {
         Ok(if is_data { Step::Record(excerpt) } else { Step::Skipped })
     }
 
-    /// Checks the header of the file, and moves behind it.
+    /// Checks the header of the file, and moves past it.
     ///
     /// # Errors
     /// It is no header, or one of a kind that is not read.

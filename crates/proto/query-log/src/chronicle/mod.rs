@@ -74,7 +74,7 @@ pub enum ChronicleError {
     Fields {
         /// Offset of the excerpt.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         error: DecodeError,
     },
     /// An excerpt lacks a field.

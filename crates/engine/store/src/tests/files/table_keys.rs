@@ -66,7 +66,7 @@ fn a_table_is_encrypted_as_its_option_says_and_other_nodes_files_stay_readable()
         store.flush(None).await.unwrap();
         assert_eq!(are_sealed(&store), BTreeSet::from([false]), "the table turns it off");
         store.stop().await;
-        // A node that encrypts nothing by itself.
+        // A node without encryption of its own.
         let plain = || StoreOptions { sealing: SealingPolicy::default(), ..options() };
         let on = schema_with(&[("cipher_algorithm", "AES/CBC/PKCS5Padding")]);
         let store = Store::open(rt.clone(), plain(), on).await.unwrap().0;
