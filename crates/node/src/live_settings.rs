@@ -7,9 +7,13 @@ use admin::{ActionError, ClusterAction};
 use conf::{DataRate, DataSize, Options};
 
 use crate::actions::Actions;
+use crate::parts::rate_limits;
 
 /// Largest column index of Cassandra, whose byte count is a positive Java `int`.
 const COLUMN_INDEX_BYTES_MAX: u64 = 2_147_483_646;
+
+/// Largest limit of requests per second.
+const RATE_MAX: u32 = 2_147_483_647;
 
 /// Bounds of the settings in the configuration.
 const YEAR_MILLIS: u64 = 365 * 86_400_000;
@@ -111,6 +115,34 @@ pub(crate) fn is_between_nodes(action: &ClusterAction) -> bool {
     )
 }
 
+/// Changes a limit of requests per second; false if the setting is none.
+///
+/// # Errors
+/// The value is none of the setting's.
+fn set_rate_limit(live: &mut Options, name: &str, value: &str) -> Result<bool, ActionError> {
+    let wrong = || ActionError::Argument(format!("{name} cannot be \"{value}\""));
+    let rate = |least: u32| {
+        let rate = value.parse().ok().filter(|rate| (least..=RATE_MAX).contains(rate));
+        rate.ok_or_else(wrong)
+    };
+    match name {
+        "native_transport_rate_limiting_enabled" => {
+            live.native_transport_rate_limiting_enabled = value.parse().map_err(|_| wrong())?;
+        }
+        "native_transport_max_requests_per_second" => {
+            live.native_transport_max_requests_per_second = rate(1)?;
+        }
+        "native_transport_max_requests_per_second_per_ip" => {
+            live.native_transport_max_requests_per_second_per_ip = rate(0)?;
+        }
+        "native_transport_max_requests_per_second_per_role" => {
+            live.native_transport_max_requests_per_second_per_role = rate(0)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
 impl Actions {
     /// Changes a setting on this shard for what begins from now on.
     ///
@@ -157,18 +189,20 @@ impl Actions {
             "credentials_validity" => {
                 let validity = Duration::from_millis(at_most(name, number()?, YEAR_MILLIS)?);
                 self.live.borrow_mut().credentials_validity = validity;
-                self.server.set_credentials_validity(validity);
+                self.change_credentials_cache();
             }
             "credentials_cache_max_entries" => {
                 let entries = at_most(name, number()?, CREDENTIALS_MAX)?;
                 self.live.borrow_mut().credentials_cache_max_entries = entries;
-                let entries = usize::try_from(entries).unwrap_or(usize::MAX);
-                self.server.set_credentials_cache_max_entries(entries);
+                self.change_credentials_cache();
             }
             "native_transport_allow_older_protocols" => {
                 let allowed = value.parse().map_err(|_| wrong())?;
                 self.live.borrow_mut().native_transport_allow_older_protocols = allowed;
                 self.server.set_allow_older_protocols(allowed);
+            }
+            _ if set_rate_limit(&mut self.live.borrow_mut(), name, value)? => {
+                self.server.set_rate_limits(rate_limits(&self.live.borrow()));
             }
             _ => {
                 let text = format!("{name} cannot be changed while the node runs");
@@ -177,11 +211,18 @@ impl Actions {
         }
         Ok(())
     }
+
+    fn change_credentials_cache(&self) {
+        let live = self.live.borrow();
+        let entries = usize::try_from(live.credentials_cache_max_entries).unwrap_or(usize::MAX);
+        self.server.set_credentials_cache(live.credentials_validity, entries);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cql_server::RateLimits;
 
     #[test]
     fn the_default_factor_stays_within_the_limits_on_replicas() {
@@ -191,6 +232,33 @@ mod tests {
         assert_eq!(error(0, -1, -1), "default_keyspace_rf cannot be less than 1");
         assert!(error(2, 3, -1).contains("minimum_replication_factor_fail_threshold (3)"));
         assert!(error(5, -1, 4).contains("maximum_replication_factor_fail_threshold (4)"));
+    }
+
+    #[test]
+    fn limits_of_requests_per_second_change_while_the_node_runs() {
+        let mut live = Options::default();
+        assert_eq!(rate_limits(&live), RateLimits::default());
+        let mut set = |name: &str, value: &str| {
+            let name = format!("native_transport_{name}");
+            let is_set = set_rate_limit(&mut live, &name, value).ok()?;
+            is_set.then(|| rate_limits(&live))
+        };
+        let limits = |of_all, of_address, of_role| Some(RateLimits { of_all, of_address, of_role });
+        assert_eq!(set("max_requests_per_second", "5"), limits(None, None, None));
+        assert_eq!(set("rate_limiting_enabled", "true"), limits(Some(5), None, None));
+        assert_eq!(set("max_requests_per_second_per_ip", "3"), limits(Some(5), Some(3), None));
+        assert_eq!(set("max_requests_per_second_per_role", "2"), limits(Some(5), Some(3), Some(2)));
+        assert_eq!(set("max_requests_per_second_per_role", "0"), limits(Some(5), Some(3), None));
+        for (name, value) in [
+            ("max_requests_per_second", "0"),
+            ("max_requests_per_second", "2147483648"),
+            ("max_requests_per_second_per_ip", "-1"),
+            ("rate_limiting_enabled", "yes"),
+            ("frame_bytes", "1"),
+        ] {
+            assert_eq!(set(name, value), None, "{name} {value}");
+        }
+        assert!(set("max_requests_per_second", "2147483647").is_some());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use cql_plan::functions::user::FunctionLimits;
 use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
 use cql_server::{
-    Authentication, CertificateLogin, PortEncryption, RoleOfIdentity, ServerSettings,
+    Authentication, CertificateLogin, PortEncryption, RateLimits, RoleOfIdentity, ServerSettings,
 };
 use query::{Guardrails, TimestampGuardrails};
 use stdx::{DeletionSeconds, HostId, ShardMap};
@@ -178,6 +178,17 @@ pub fn socket(address: &Address, port: u16) -> Result<SocketAddr, StartError> {
     Ok(topology::seeds::socket(address, port)?)
 }
 
+/// Limits of requests per second as the settings have them.
+pub(crate) fn rate_limits(options: &Options) -> RateLimits {
+    let limit = |rate: u32| (rate > 0).then_some(rate);
+    let of_all = options.native_transport_max_requests_per_second;
+    RateLimits {
+        of_all: options.native_transport_rate_limiting_enabled.then_some(of_all),
+        of_address: limit(options.native_transport_max_requests_per_second_per_ip),
+        of_role: limit(options.native_transport_max_requests_per_second_per_role),
+    }
+}
+
 /// Settings of the CQL servers of all shards.
 ///
 /// # Errors
@@ -203,6 +214,7 @@ pub fn server_settings(
         unlimited(options.native_transport_max_concurrent_connections_per_ip);
     settings.connections_per_role_max =
         unlimited(options.native_transport_max_concurrent_connections_per_role);
+    settings.rate_limits = rate_limits(options);
     settings.authentication = authentication(options)?;
     settings.query.access = access_rules(options);
     let idle = options.native_transport_idle_timeout;

@@ -166,6 +166,19 @@ fn action(name: &str, to: &Options) -> Option<ReloadAction> {
         "snapshot_links_per_second" => set(name, to.snapshot_links_per_second),
         "credentials_validity" => set(name, millis(to.credentials_validity)),
         "credentials_cache_max_entries" => set(name, to.credentials_cache_max_entries),
+        "native_transport_rate_limiting_enabled" => ClusterCommand::SetSetting {
+            name: name.to_owned(),
+            value: to.native_transport_rate_limiting_enabled.to_string(),
+        },
+        "native_transport_max_requests_per_second" => {
+            set(name, u64::from(to.native_transport_max_requests_per_second))
+        }
+        "native_transport_max_requests_per_second_per_ip" => {
+            set(name, u64::from(to.native_transport_max_requests_per_second_per_ip))
+        }
+        "native_transport_max_requests_per_second_per_role" => {
+            set(name, u64::from(to.native_transport_max_requests_per_second_per_role))
+        }
         "seeds" => ClusterCommand::ReloadSeeds {},
         "log_level" => return Some(ReloadAction::Log(to.log_level)),
         _ => return None,

@@ -328,10 +328,17 @@ settings! {
         supported cold native_transport_idle_timeout: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
         /// Accept protocol versions below the newest.
         supported cold native_transport_allow_older_protocols: bool = true;
-        /// Limit requests per second.
-        not_yet cold native_transport_rate_limiting_enabled: bool = false;
-        /// Requests per second of all clients together.
-        not_yet cold native_transport_max_requests_per_second: u32 = 1_000_000, 1 to 2_147_483_647;
+        /// Limit the requests per second of all clients together.
+        supported hot native_transport_rate_limiting_enabled: bool = false;
+        /// Requests per second of all clients of this node together, where
+        /// `native_transport_rate_limiting_enabled` is set; more are answered with OVERLOADED.
+        supported hot native_transport_max_requests_per_second: u32 = 1_000_000, 1 to 2_147_483_647;
+        /// Requests per second from one address (of IPv6: one /64 network); more are answered with OVERLOADED. 0 is
+        /// no limit.
+        supported hot native_transport_max_requests_per_second_per_ip: u32 = 0, 0 to 2_147_483_647;
+        /// Requests per second of one role on all its connections to this node; more are answered with OVERLOADED.
+        /// 0 is no limit.
+        supported hot native_transport_max_requests_per_second_per_role: u32 = 0, 0 to 2_147_483_647;
         /// Memory for prepared statements; every shard keeps all of them. Unset: 1/256 of `memory`,
         /// at least 10 MiB.
         supported cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;

@@ -689,6 +689,9 @@ impl Core {
         bytes: usize,
     ) -> Result<()> {
         self.admit(bytes)?;
+        if self.server.limits_rates.get() {
+            self.server.admit_rate(&self.sink.session.client, self.turn_began)?;
+        }
         if request.tracing || self.server.is_traced_by_chance() {
             let id = self.query.next_time_uuid();
             let origin = match request.tracing {

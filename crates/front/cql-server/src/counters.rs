@@ -13,6 +13,10 @@ pub(crate) struct Counters {
     pub(crate) bytes_received: telemetry::Counter,
     pub(crate) bytes_sent: telemetry::Counter,
     pub(crate) refused_connections: telemetry::Counter,
+    /// Requests above a limit per second.
+    pub(crate) rate_of_all: telemetry::Counter,
+    pub(crate) rate_of_address: telemetry::Counter,
+    pub(crate) rate_of_role: telemetry::Counter,
     /// TLS handshakes of clients.
     pub(crate) handshakes: telemetry::Counter,
     pub(crate) failed_handshakes: telemetry::Counter,
@@ -29,7 +33,14 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn new(shard: &telemetry::Shard) -> Counters {
         let counter = |name, help| shard.counter(name, help, &[]);
+        let above_rate = |limit| {
+            let help = "requests refused because of a limit of requests per second";
+            shard.counter("cql_requests_above_rate_total", help, &[("limit", limit)])
+        };
         Counters {
+            rate_of_all: above_rate("all"),
+            rate_of_address: above_rate("address"),
+            rate_of_role: above_rate("role"),
             requests: counter("cql_requests_total", "frames received from clients"),
             protocol_errors: counter("cql_protocol_errors_total", "frames that were malformed"),
             auth_stage: shard.stage("Native-Transport-Auth-Requests"),

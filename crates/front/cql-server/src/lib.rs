@@ -9,7 +9,7 @@
 //! Imports go one way, from `assembly` over `accept`, `driver`, `connection` and `login` to `server` and `session`.
 //!
 //! Reading order: `settings`, `server`, `assembly`, `accept`, `connection`, `frame_sink`, `running`, `held`, `observed`, `driver`,
-//! `session`, `login`, `login_desk`, `role_connections`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`,
+//! `session`, `login`, `login_desk`, `role_connections`, `request_rates`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`,
 //! `topology_events`, `connection_tables`.
 
 mod accept;
@@ -35,6 +35,7 @@ mod observed;
 mod observed_requests;
 mod pending;
 mod port;
+mod request_rates;
 mod role_connections;
 mod running;
 mod schema_events;
@@ -50,6 +51,7 @@ pub use connection::Connection;
 pub use login_attempt::{LoginAttempt, LoginRefusal};
 pub use mesh::ServerMesh;
 pub use port::{CertificateLimits, Placement, Port, PortEncryption};
+pub use request_rates::RateLimits;
 pub use server::CqlServer;
 pub use settings::{Authentication, ServerSettings};
 

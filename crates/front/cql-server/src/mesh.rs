@@ -3,6 +3,7 @@
 use crate::client_info::{ClientInfo, QueryInfo};
 use crate::login_attempt::{LoginAttempt, LoginRefusal};
 use crate::port::TlsBeginning;
+use crate::request_rates::RequestRates;
 use query::{ShardCall, ShardCalls};
 use rt::{Mesh, MeshError, MovedStream, Rt};
 use std::net::IpAddr;
@@ -62,6 +63,8 @@ pub(crate) enum ServerReply {
 pub struct ServerMesh {
     pub(crate) calls: Mesh<ServerRequest, ServerReply>,
     connections: Vec<AtomicUsize>,
+    /// Requests within the last second.
+    pub(crate) rates: RequestRates,
 }
 
 impl ServerMesh {
@@ -71,6 +74,7 @@ impl ServerMesh {
         ServerMesh {
             calls: Mesh::new(shards, capacity),
             connections: (0..shards).map(|_| AtomicUsize::new(0)).collect(),
+            rates: RequestRates::new(),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::login_desk::Desk;
 use crate::mesh::ServerMesh;
 use crate::pending::Freed;
 use crate::port::{CertificateLimits, HANDSHAKES_MAX};
+use crate::request_rates::{Exceeded, RateLimits, Requester};
 use crate::schema_events;
 use crate::session::{Session, Stage};
 use crate::settings::ServerSettings;
@@ -18,7 +19,10 @@ use crate::topology_events::News;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use cql_plan::guardrails::DiskPressure;
 use cql_wire::{Event, Opcode, ProtocolVersion, scylla};
-use query::{ConnectionLoad, Executor, Guardrails, REQUEST_BYTES, TableLatencies};
+use query::{
+    ClientState, ConnectionLoad, Executor, Failure, Guardrails, REQUEST_BYTES, Result,
+    TableLatencies,
+};
 use rt::sync::Semaphore;
 use rt::{Gate, Group, Rt, TlsInfo, TlsServer};
 use std::cell::{Cell, RefCell};
@@ -80,6 +84,10 @@ pub(crate) struct Server {
     pub(crate) tls: RefCell<Option<(TlsServer, CertificateLimits)>>,
     /// When a client's expiring certificate was last logged.
     pub(crate) warned_of_expiry: Cell<Option<Instant>>,
+    /// Limits of requests per second.
+    pub(crate) rate_limits: Cell<RateLimits>,
+    /// True if one of them is set.
+    pub(crate) limits_rates: Cell<bool>,
     /// Permits for handshakes.
     pub(crate) handshakes: Semaphore,
 }
@@ -138,7 +146,7 @@ impl CqlServer {
     ///
     /// # Errors
     /// `system.prepared_statements` cannot be read.
-    pub async fn load_prepared(&self) -> Result<usize, StoreError> {
+    pub async fn load_prepared(&self) -> std::result::Result<usize, StoreError> {
         query::load_prepared(&self.inner.query).await
     }
 
@@ -153,14 +161,17 @@ impl CqlServer {
         self.inner.allow_older_protocols.set(allowed);
     }
 
-    /// Changes how long a verified password needs no new verification on this shard.
-    pub fn set_credentials_validity(&self, validity: Duration) {
+    /// Changes how long a verified password needs no new verification on this shard, and how many verified passwords
+    /// it caches.
+    pub fn set_credentials_cache(&self, validity: Duration, entries_max: usize) {
         self.inner.credentials.set_validity(validity);
+        self.inner.credentials.set_entries_max(entries_max);
     }
 
-    /// Changes how many verified passwords this shard caches.
-    pub fn set_credentials_cache_max_entries(&self, entries: usize) {
-        self.inner.credentials.set_entries_max(entries);
+    /// Changes the limits of requests per second that this shard enforces.
+    pub fn set_rate_limits(&self, limits: RateLimits) {
+        self.inner.rate_limits.set(limits);
+        self.inner.limits_rates.set(limits.are_on());
     }
 
     /// Traces this share of the shard's requests, 0 to 1, although their clients do not ask for it.
@@ -265,6 +276,8 @@ impl Server {
             listening: Cell::new(0),
             tls: RefCell::new(None),
             warned_of_expiry: Cell::new(None),
+            rate_limits: Cell::new(settings.rate_limits),
+            limits_rates: Cell::new(settings.rate_limits.are_on()),
             handshakes: Semaphore::new(HANDSHAKES_MAX),
             settings,
             rt,
@@ -288,6 +301,41 @@ impl Server {
             return Some("requests and their answers take too many bytes".to_owned());
         }
         None
+    }
+
+    /// Counts a statement that began at that time.
+    ///
+    /// # Errors
+    /// Too many statements of its client, or of all clients, began within the last second.
+    #[cold]
+    pub(crate) fn admit_rate(&self, client: &ClientState, began: Instant) -> Result<()> {
+        let (limits, role) = (self.rate_limits.get(), client.user());
+        let requester = Requester { address: client.peer.ip(), role: role.as_deref() };
+        let Err(exceeded) = self.mesh.rates.admit(&limits, &requester, began) else {
+            return Ok(());
+        };
+        self.query.counters.overloaded.inc();
+        let (counter, breached) = match exceeded {
+            Exceeded::All(rate) => {
+                (&self.counters.rate_of_all, format!("global limit of {rate} requests/second"))
+            }
+            Exceeded::Address(rate) => (
+                &self.counters.rate_of_address,
+                format!("limit of {rate} requests/second of address {}", requester.address),
+            ),
+            Exceeded::Role(rate) => (
+                &self.counters.rate_of_role,
+                format!(
+                    "limit of {rate} requests/second of role {}",
+                    role.as_deref().unwrap_or_default()
+                ),
+            ),
+        };
+        counter.inc();
+        Err(Failure::overloaded(format!(
+            "Request breached {breached}. Server is currently in an overloaded state and cannot accept more \
+             requests."
+        )))
     }
 
     pub(crate) fn enter(&self, taken: Freed) {

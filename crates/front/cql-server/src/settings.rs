@@ -6,6 +6,7 @@ use std::time::Duration;
 use query::QuerySettings;
 
 use crate::certificate_login::CertificateLogin;
+use crate::request_rates::RateLimits;
 
 /// Authentication of clients.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct ServerSettings {
     pub connections_per_ip_max: Option<usize>,
     /// Most connections that are logged in as one role. `None`: no limit.
     pub connections_per_role_max: Option<usize>,
+    /// Limits of requests per second.
+    pub rate_limits: RateLimits,
     /// Authentication of clients.
     pub authentication: Authentication,
     /// How long a verified password is accepted without hashing it again.
@@ -77,6 +80,7 @@ impl ServerSettings {
             connections_max: None,
             connections_per_ip_max: None,
             connections_per_role_max: None,
+            rate_limits: RateLimits::default(),
             authentication: Authentication::AllowAll,
             credentials_validity: Duration::from_secs(2),
             credentials_cache_max_entries: 1000,

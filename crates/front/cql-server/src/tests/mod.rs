@@ -22,6 +22,7 @@ mod logins;
 mod masks;
 mod memory;
 mod queries;
+mod request_rates;
 mod roles;
 mod scattered;
 mod several_nodes;
