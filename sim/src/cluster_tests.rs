@@ -218,3 +218,9 @@ fn a_node_that_connects_in_the_clear_is_seen() {
     let sabotage = Sabotage { clear_node: true, ..Sabotage::default() };
     found("encrypted", sabotage, &["in the clear"]);
 }
+
+#[test]
+fn a_node_that_admits_strangers_is_seen() {
+    let sabotage = Sabotage { trusting_node: true, ..Sabotage::default() };
+    found("encrypted", sabotage, &["a stranger was admitted"]);
+}

@@ -1,7 +1,9 @@
 //! Encryption between the nodes of a run: their keys, which change while things break, and what an eavesdropper sees.
 //!
-//! The checker: between nodes whose connections must be encrypted no connection begins in the clear, and there are
-//! encrypted ones. With every second seed all must be, with the others those between racks.
+//! The checkers: between nodes whose connections must be encrypted no connection begins in the clear, and there are
+//! encrypted ones; no stranger is admitted ([`intruder`]). With every second seed all connections must be encrypted, with
+//! the others those between racks. With two seeds of four the nodes are `optional`: they speak TLS all the same, as every
+//! node does, whatever is cut.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,6 +17,7 @@ use conf::encryption::{CertificatesOfClients, KeyPlace, TrustPlace};
 use conf::{EncryptionOptions, InternodeEncryption, Options, ServerEncryptionOptions};
 use rt::sim::World;
 
+use crate::intruder::{self, Attempts};
 use crate::nodes::{Nodes, name};
 use crate::run::Run;
 
@@ -34,6 +37,9 @@ pub enum Keys {
     Renewed,
     /// Keys and authority of another cluster: no new connection is made or accepted.
     OfStrangers,
+    /// A certificate of the same authority that has expired: a reload keeps the one in use, a restart uses it, and no
+    /// new connection is made or accepted.
+    Expired,
 }
 
 /// Observations of an eavesdropper on connections between nodes.
@@ -42,6 +48,9 @@ pub struct Seen {
     /// Racks of the machines by address, of nodes only.
     racks: BTreeMap<IpAddr, u64>,
     scope: InternodeEncryption,
+    is_optional: bool,
+    /// What strangers tried.
+    pub attempts: Attempts,
     encrypted: u64,
     plain: u64,
     /// The first connection that began in the clear although it must not.
@@ -53,7 +62,8 @@ pub type SharedSeen = Rc<RefCell<Seen>>;
 
 impl Seen {
     fn begins(&mut self, from: IpAddr, to: SocketAddr, first: &[u8]) {
-        if to.port() != Options::default().storage_port {
+        let is_node = self.racks.contains_key(&from);
+        if to.port() != Options::default().storage_port || !is_node {
             return;
         }
         if first.first() == Some(&TLS_HANDSHAKE) {
@@ -67,6 +77,13 @@ impl Seen {
             self.leak = Some(format!("{from} connected to {to} in the clear"));
         }
     }
+
+    /// A node for a stranger to try, and whether nodes refuse strangers in the clear.
+    pub fn target(&self, random: u64) -> Option<(SocketAddr, bool)> {
+        let number = random.checked_rem(self.racks.len() as u64)?;
+        let ip = self.racks.keys().nth(usize::try_from(number).ok()?)?;
+        Some((SocketAddr::new(*ip, Options::default().storage_port), !self.is_optional))
+    }
 }
 
 /// The scope of a run.
@@ -77,8 +94,13 @@ fn scope(seed: u64) -> InternodeEncryption {
 /// Listens to the connections of a world.
 pub fn eavesdrop(world: &World, seed: u64) -> SharedSeen {
     let seen = SharedSeen::default();
-    seen.borrow_mut().scope = scope(seed);
-    let sees = seen.clone();
+    {
+        let mut seen = seen.borrow_mut();
+        seen.scope = scope(seed);
+        seen.is_optional = seed % 4 >= 2;
+    }
+    let (sees, tries) = (seen.clone(), seen.clone());
+    world.client("intruder", move |rt| intruder::run(rt, tries));
     world.on_begin(move |from, to, first| sees.borrow_mut().begins(from.ip(), to, first));
     seen
 }
@@ -90,14 +112,18 @@ pub fn prepare(nodes: &Nodes, seen: &SharedSeen, name: &str, options: &mut Optio
     seen.racks.insert(nodes.world.ip(name), nodes.scenario.rack(number as u64));
     write_keys(&nodes.world, name, Keys::Usual);
     let is_clear = nodes.sabotage.clear_node && number == 1;
+    let is_trusting = nodes.sabotage.trusting_node && number == 1;
     options.server_encryption_options = ServerEncryptionOptions {
         internode_encryption: if is_clear { InternodeEncryption::None } else { seen.scope },
         tls: EncryptionOptions {
             // With the mistake the others have to accept the node that is in the clear.
-            optional: nodes.sabotage.clear_node.then_some(true),
+            optional: (nodes.sabotage.clear_node || seen.is_optional).then_some(true),
             key: Some(KeyPlace::Store(KEY_FILE.to_owned())),
             trust: Some(TrustPlace::Store(TRUST_FILE.to_owned())),
-            require_client_auth: CertificatesOfClients::Required,
+            require_client_auth: match is_trusting {
+                true => CertificatesOfClients::NotRequired,
+                false => CertificatesOfClients::Required,
+            },
             ..EncryptionOptions::default()
         },
         ..ServerEncryptionOptions::default()
@@ -110,6 +136,7 @@ fn write_keys(world: &World, node: &str, keys: Keys) {
     let (key, trust) = match keys {
         Keys::Usual => (include_bytes!("fixtures/node.pem").as_slice(), own),
         Keys::Renewed => (include_bytes!("fixtures/renewed.pem").as_slice(), own),
+        Keys::Expired => (include_bytes!("fixtures/expired.pem").as_slice(), own),
         Keys::OfStrangers => (include_bytes!("fixtures/stranger.pem").as_slice(), strangers),
     };
     let disk = world.disk(node);
@@ -139,7 +166,7 @@ pub fn await_keys(run: &mut Run) -> Result<(), String> {
 /// Checks what was seen.
 ///
 /// # Errors
-/// A connection began in the clear where that is not allowed, or none was encrypted.
+/// A connection began in the clear where that is not allowed, none was encrypted, or a stranger was admitted.
 pub fn check(run: &mut Run) -> Result<(), String> {
     let Some(seen) = run.nodes.eavesdropper.clone() else { return Ok(()) };
     let seen = seen.borrow();
@@ -150,6 +177,8 @@ pub fn check(run: &mut Run) -> Result<(), String> {
     if seen.encrypted < nodes {
         return Err(format!("{nodes} nodes made {} encrypted connections", seen.encrypted));
     }
+    let strangers = seen.attempts.check()?;
+    run.nodes.probes.bump("stranger refused by a node", strangers);
     run.nodes.probes.bump("encrypted connection between nodes", seen.encrypted);
     run.nodes.probes.bump("plain connection within a rack", seen.plain);
     Ok(())

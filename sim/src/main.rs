@@ -1,6 +1,7 @@
 //! Runs simulated worlds: `sim` (all scenarios, fixed seeds), `sim SCENARIO SEED`,
 //! `sim soak --minutes N`. See `docs/dev/simulator.md`.
 
+mod audit_overflow;
 mod batches;
 mod by_itself;
 mod cells;
@@ -18,6 +19,7 @@ mod fault_points;
 mod fixed;
 mod folded;
 mod history;
+mod intruder;
 mod inverted;
 mod large;
 mod leaks;
@@ -119,6 +121,7 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
         code("durability", 43, 1, plan, durability::run),
         code("batches", 24, 1, batches::plan, batches::run),
         code("unread", 9, 1, unread::plan, unread::run),
+        code("audit_overflow", 18, 1, audit_overflow::plan, audit_overflow::run),
         code("truncations", 20, 2, truncations::plan, truncations::run),
         code("schema_tables", 18, 1, schema_tables::plan, schema_tables::run),
         code("small_files", 24, 2, small_files::plan, small_files::run),

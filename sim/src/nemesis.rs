@@ -382,8 +382,11 @@ impl Nemesis {
                 self.undo.push((until, Undo::Drift(node)));
             }
             Fault::ChangeKeys => {
-                let is_renewed = run.nodes.world.random_u64().is_multiple_of(2);
-                let keys = if is_renewed { Keys::Renewed } else { Keys::OfStrangers };
+                let keys = match run.nodes.world.random_u64() % 3 {
+                    0 => Keys::Renewed,
+                    1 => Keys::OfStrangers,
+                    _ => Keys::Expired,
+                };
                 encrypted::change_keys(run, node, keys);
                 self.undo.push((until, Undo::Keys(node)));
             }

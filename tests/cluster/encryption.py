@@ -38,12 +38,12 @@ class Encryption(Test):
                      "-keyout", "ca.key", "-out", "ca.pem")
         self.make_certificate("first")
 
-    def make_certificate(self, name):
+    def make_certificate(self, name, days=365):
         """Its key and the certificate in one file, in the place of the earlier one."""
         self.openssl("req", "-newkey", "ed25519", "-nodes", "-subj", f"/CN={name}", "-keyout", "node.key",
                      "-out", "node.csr")
         names = "subjectAltName=" + ",".join(f"IP:{address}" for address in ADDRESSES)
-        self.openssl("x509", "-req", "-in", "node.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "365",
+        self.openssl("x509", "-req", "-in", "node.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", str(days),
                      "-extfile", "/dev/stdin", "-out", "node.crt", input=names.encode())
         text = (self.keys / "node.key").read_text() + (self.keys / "node.crt").read_text()
         (self.keys / "node.new").write_text(text)
@@ -178,7 +178,25 @@ class Encryption(Test):
         (self.keys / "node.pem").write_text("half")
         failed = self.nodes.run("nodetool", "-h", "127.0.0.2", "reloadssl", check=False)
         assert failed.returncode != 0 and "server_encryption_options.keystore" in failed.stderr, failed
+        # One that has expired is no better than none.
+        self.make_certificate("expired", days=-1)
+        failed = self.nodes.run("nodetool", "-h", "127.0.0.2", "reloadssl", check=False)
+        assert failed.returncode != 0 and "expired" in failed.stderr, failed
         self.make_certificate("third")
+        assert self.nodes.nodetool(2, "reloadssl") == ""
+        assert self.shake_hands(2) == "third"
+
+    def renewed_certificates_connect(self):
+        """A node that starts with the renewed certificate, and the others, which reloaded it or not, make new links."""
+        before = self.handshakes(2)
+        self.nodes.cluster("restart", "3")
+        self.everybody_up()
+        assert self.shake_hands(3) == "third"
+        for node in (1, 2, 3):
+            until(f"{node} encrypts", lambda: self.handshakes(node) > (before if node == 2 else 0))
+            assert self.metric(node, "helenus_internode_clear_fallbacks_total") == 0
+        insert = SimpleStatement("INSERT INTO ks.t (k, v) VALUES (-1, 'x')", consistency_level=ConsistencyLevel.ALL)
+        self.connection.session.execute(insert)
 
     def close(self):
         self.stop.set()
@@ -194,4 +212,5 @@ class Encryption(Test):
         no_statement_failed,
         strangers_are_refused,
         certificates_are_renewed,
+        renewed_certificates_connect,
     ]

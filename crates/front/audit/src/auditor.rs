@@ -15,7 +15,7 @@ use crate::binlog::{
 use crate::counters::counters;
 use crate::event::{Event, EventType};
 use crate::filter::{Filter, scylla_category};
-use crate::line::{LineStyle, escape, push_fields, push_line, syslog_message};
+use crate::line::{LineStyle, LineWriter, escape, syslog_message};
 use crate::recorder::{Recorder, Stamp};
 use crate::settings::{AuditHelper, AuditSettings};
 use conf::AuditLogger;
@@ -490,16 +490,17 @@ fn line_style(settings: &AuditSettings) -> LineStyle {
 
 fn encode(events: &[Rc<Event>], style: &LineStyle, logger: AuditLogger, shard: ShardId) -> Vec<u8> {
     let mut line = String::new();
+    let mut writer = LineWriter::new(style, shard.0);
     if logger != AuditLogger::Bin {
         for event in events {
-            push_line(&mut line, event, style, shard.0);
+            writer.push_line(&mut line, event);
         }
         return line.into_bytes();
     }
     let mut bytes = Vec::new();
     for event in events {
         line.clear();
-        push_fields(&mut line, event, style);
+        writer.push_fields(&mut line, event);
         binary::push_record(&mut bytes, event.logged_millis, &line);
     }
     bytes

@@ -9,6 +9,9 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
+/// Room for the fields of an event beside its operation: names, times and addresses have some 150 bytes.
+const FIELDS_BYTES: usize = 256;
+
 /// Separators of a line, and the address of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineStyle {
@@ -58,60 +61,139 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Appends the fields of an event: `user:…|host:…|source:…|…`. Empty fields are left out.
-pub fn push_fields(out: &mut String, event: &Event, style: &LineStyle) {
-    let pair = style.pair.as_str();
-    let key = |out: &mut String, name: &str| {
-        out.push_str(&style.field);
-        out.push_str(name);
-        out.push_str(pair);
-    };
-    out.push_str("user");
-    out.push_str(pair);
-    out.push_str(event.user.as_deref().unwrap_or("null"));
-    key(out, "host");
-    push_socket(out, style.host);
-    key(out, "source");
-    push_ip(out, event.source.ip());
-    if event.source.port() > 0 {
-        key(out, "port");
-        let _ = write!(out, "{}", event.source.port());
-    }
-    key(out, "timestamp");
-    let _ = write!(out, "{}", event.at_millis);
-    key(out, "type");
-    out.push_str(event.event_type.name());
-    key(out, "category");
-    out.push_str(event.event_type.category().name());
-    if let Some(batch) = event.batch {
-        key(out, "batch");
-        let _ = write!(out, "{batch}");
-    }
-    for (name, value) in [("ks", &event.keyspace), ("scope", &event.scope)] {
-        if let Some(value) = value.as_deref().filter(|value| !value.trim().is_empty()) {
-            key(out, name);
-            out.push_str(value);
+/// Writes the lines of one batch of events. Events that follow each other have most texts in common (addresses,
+/// milliseconds): each is made once for as long as it stays the same.
+pub struct LineWriter<'s> {
+    style: &'s LineStyle,
+    shard: u16,
+    /// `|host:/127.0.0.1:7000|source:`.
+    host: String,
+    /// Before the time of the usual events.
+    thread: String,
+    source: Option<SocketAddr>,
+    /// `/127.0.0.1|port:38174|timestamp:`.
+    source_text: String,
+    at_millis: Option<i64>,
+    /// `1795875914904|type:`.
+    at_text: String,
+    logged_millis: Option<i64>,
+    logged_text: String,
+}
+
+impl<'s> LineWriter<'s> {
+    /// Writes the events of a shard.
+    pub fn new(style: &'s LineStyle, shard: u16) -> LineWriter<'s> {
+        let mut host = String::new();
+        push_key(&mut host, style, "host");
+        push_socket(&mut host, style.host);
+        push_key(&mut host, style, "source");
+        LineWriter {
+            style,
+            shard,
+            host,
+            thread: thread("Native-Transport-Requests", shard),
+            source: None,
+            source_text: String::new(),
+            at_millis: None,
+            at_text: String::new(),
+            logged_millis: None,
+            logged_text: String::new(),
         }
     }
-    if !event.operation.trim().is_empty() {
-        key(out, "operation");
-        out.push_str(&event.operation);
+
+    /// Appends the fields of an event: `user:…|host:…|source:…|…`. Empty fields are left out.
+    pub fn push_fields(&mut self, out: &mut String, event: &Event) {
+        self.note_source(event.source);
+        self.note_arrival(event.at_millis);
+        let style = self.style;
+        out.reserve(FIELDS_BYTES + event.operation.len());
+        out.push_str("user");
+        out.push_str(&style.pair);
+        out.push_str(event.user.as_deref().unwrap_or("null"));
+        out.push_str(&self.host);
+        out.push_str(&self.source_text);
+        out.push_str(&self.at_text);
+        out.push_str(event.event_type.name());
+        push_key(out, style, "category");
+        out.push_str(event.event_type.category().name());
+        if let Some(batch) = event.batch {
+            push_key(out, style, "batch");
+            let _ = write!(out, "{batch}");
+        }
+        for (name, value) in [("ks", &event.keyspace), ("scope", &event.scope)] {
+            if let Some(value) = value.as_deref().filter(|value| !is_blank(value)) {
+                push_key(out, style, name);
+                out.push_str(value);
+            }
+        }
+        if !is_blank(&event.operation) {
+            push_key(out, style, "operation");
+            out.push_str(&event.operation);
+        }
+    }
+
+    /// Appends a line of `audit.log`, with the prefix of logback's pattern. Times are in UTC.
+    pub fn push_line(&mut self, out: &mut String, event: &Event) {
+        match event.event_type {
+            EventType::LoginSuccess | EventType::LoginError => {
+                out.push_str(&thread("Native-Transport-Auth-Requests", self.shard));
+            }
+            EventType::AdminAction | EventType::AdminRefused => {
+                out.push_str(&thread("Admin-Requests", self.shard));
+            }
+            _ => out.push_str(&self.thread),
+        }
+        if self.logged_millis != Some(event.logged_millis) {
+            self.logged_millis = Some(event.logged_millis);
+            self.logged_text.clear();
+            push_time(&mut self.logged_text, event.logged_millis);
+        }
+        out.push_str(&self.logged_text);
+        out.push_str(" FileAuditLogger.java:51 - ");
+        self.push_fields(out, event);
+        out.push('\n');
+    }
+
+    fn note_source(&mut self, source: SocketAddr) {
+        if self.source == Some(source) {
+            return;
+        }
+        self.source = Some(source);
+        self.source_text.clear();
+        push_ip(&mut self.source_text, source.ip());
+        if source.port() > 0 {
+            push_key(&mut self.source_text, self.style, "port");
+            let _ = write!(self.source_text, "{}", source.port());
+        }
+        push_key(&mut self.source_text, self.style, "timestamp");
+    }
+
+    fn note_arrival(&mut self, at_millis: i64) {
+        if self.at_millis == Some(at_millis) {
+            return;
+        }
+        self.at_millis = Some(at_millis);
+        self.at_text.clear();
+        let _ = write!(self.at_text, "{at_millis}");
+        push_key(&mut self.at_text, self.style, "type");
     }
 }
 
-/// Appends a line of `audit.log`, with the prefix of logback's pattern. Times are in UTC.
-pub fn push_line(out: &mut String, event: &Event, style: &LineStyle, shard: u16) {
-    let stage = match event.event_type {
-        EventType::LoginSuccess | EventType::LoginError => "Native-Transport-Auth-Requests",
-        EventType::AdminAction | EventType::AdminRefused => "Admin-Requests",
-        _ => "Native-Transport-Requests",
-    };
-    let thread = u32::from(shard) + 1;
-    let _ = write!(out, "INFO  [{stage}-{thread}] ");
-    push_time(out, event.logged_millis);
-    out.push_str(" FileAuditLogger.java:51 - ");
-    push_fields(out, event, style);
-    out.push('\n');
+fn push_key(out: &mut String, style: &LineStyle, name: &str) {
+    out.push_str(&style.field);
+    out.push_str(name);
+    out.push_str(&style.pair);
+}
+
+/// Level and thread before the time of a line.
+fn thread(stage: &str, shard: u16) -> String {
+    format!("INFO  [{stage}-{}] ", u32::from(shard) + 1)
+}
+
+/// Returns true if a text has no character that can be seen.
+fn is_blank(text: &str) -> bool {
+    // The usual text begins with a letter.
+    text.bytes().next().is_none_or(|first| !first.is_ascii_graphic()) && text.trim().is_empty()
 }
 
 fn push_time(out: &mut String, millis: i64) {
@@ -166,6 +248,42 @@ mod tests {
         assert_eq!(escape("a\nb|user:c\r"), "a\\u{a}b\\u{7c}user:c\\u{d}");
     }
     use crate::tests::{event, style};
+
+    fn push_line(out: &mut String, event: &Event, style: &LineStyle, shard: u16) {
+        LineWriter::new(style, shard).push_line(out, event);
+    }
+
+    /// What is remembered of the event before must not show in the next one.
+    #[test]
+    fn a_batch_has_the_lines_of_its_events_alone() {
+        let one = event(EventType::Update);
+        let other = "[2001:db8::1]:5".parse().unwrap();
+        let no_port = "10.0.0.9:0".parse().unwrap();
+        let events = [
+            one.clone(),
+            one.clone(),
+            Event { at_millis: 7, ..one.clone() },
+            Event { at_millis: 7, logged_millis: 8, ..one.clone() },
+            Event { source: other, ..one.clone() },
+            Event { source: no_port, event_type: EventType::LoginSuccess, ..one.clone() },
+            Event { event_type: EventType::AdminAction, ..one.clone() },
+            Event { keyspace: Some(" ".into()), scope: Some("".into()), ..one.clone() },
+            Event { keyspace: Some(" a".into()), operation: " \n".into(), ..one.clone() },
+            Event { user: None, ..one },
+        ];
+        let (mut together, mut alone) = (String::new(), String::new());
+        let style = style();
+        let mut writer = LineWriter::new(&style, 3);
+        for event in &events {
+            writer.push_line(&mut together, event);
+            push_line(&mut alone, event, &style, 3);
+        }
+        assert_eq!(together, alone);
+        let lines: Vec<&str> = together.lines().collect();
+        assert!(lines[7].ends_with("category:DML|operation:INSERT INTO t (a) VALUES (1)"));
+        assert!(lines[8].ends_with("|ks: a|scope:t"), "{}", lines[8]);
+        assert!(lines[5].contains("source:/10.0.0.9|timestamp:"), "{}", lines[5]);
+    }
 
     #[test]
     fn a_line_is_cassandras_with_logbacks_prefix() {

@@ -26,9 +26,16 @@ const OBSCURED: &str = "Syntax Exception. Obscured for security reasons.";
 const ANONYMOUS: &str = "anonymous";
 
 /// Makes events; caches facts about prepared statements.
-#[derive(Default)]
 pub struct Recorder {
     prepared: RefCell<DescribedCache>,
+    /// [`ANONYMOUS`], shared by all events.
+    anonymous: Rc<str>,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder { prepared: RefCell::default(), anonymous: ANONYMOUS.into() }
+    }
 }
 
 /// Facts about prepared statements, with bounds.
@@ -79,7 +86,7 @@ impl Recorder {
         record: &RequestRecord,
         stamp: &Stamp,
     ) -> Vec<Event> {
-        let made = Made { client, record, stamp };
+        let made = Made { client, record, stamp, anonymous: &self.anonymous };
         match &record.failure {
             None => self.succeeded(&made),
             Some(failure) => self.failed(&made, failure),
@@ -186,6 +193,7 @@ struct Made<'r> {
     client: &'r ClientState,
     record: &'r RequestRecord,
     stamp: &'r Stamp,
+    anonymous: &'r Rc<str>,
 }
 
 impl Made<'_> {
@@ -200,7 +208,7 @@ impl Made<'_> {
             logged_millis: self.stamp.now_millis,
             event_type: EventType::RequestFailure,
             statement: EventType::RequestFailure,
-            user: Some(self.client.user().unwrap_or_else(|| ANONYMOUS.into())),
+            user: Some(self.client.user().unwrap_or_else(|| self.anonymous.clone())),
             source: self.client.peer,
             batch: None,
             keyspace: self.used(),

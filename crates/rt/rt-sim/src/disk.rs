@@ -220,6 +220,8 @@ pub(crate) struct Disk {
     /// changes left.
     pub(crate) crash_below: Option<(String, u64, CrashKind)>,
     pub(crate) slow_micros: Option<Range<u64>>,
+    /// Calls at a path that has this part take this long.
+    pub(crate) slow_below: Option<(String, Range<u64>)>,
     /// Recorded reads and writes of files whose path contains this part, up to [`CALLS_MAX`].
     pub(crate) watched: Option<(String, Vec<DataCall>)>,
     /// Locked path -> number of the process.
@@ -294,6 +296,12 @@ impl Disk {
             self.names.entry(dir.clone()).or_insert(Node::Dir);
             self.durable_names.entry(dir).or_insert(Node::Dir);
         }
+    }
+
+    /// How long calls at a path take, in microseconds, where that is not the usual.
+    pub(crate) fn slowness(&self, path: &str) -> Option<&Range<u64>> {
+        let below = self.slow_below.as_ref().filter(|(part, _)| path.contains(part.as_str()));
+        below.map(|(_, micros)| micros).or(self.slow_micros.as_ref())
     }
 
     pub(crate) fn is_dir(&self, path: &str) -> bool {

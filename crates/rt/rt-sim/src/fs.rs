@@ -79,7 +79,7 @@ impl Env {
         let Some(disk) = state.disks.get_mut(self.disk) else { return Begun::Dead(false) };
         disk.calls += 1;
         let call = disk.calls;
-        let slow = disk.slow_micros.clone();
+        let slow = disk.slowness(path).cloned();
         let crash = disk.crash_at.take_if(|(at, _)| *at <= call).map(|(_, kind)| kind);
         let below = disk.crash_below.take_if(|(part, left, _)| {
             let is_counted = is_change(operation) && path.contains(part.as_str());
@@ -430,7 +430,7 @@ impl File {
             if disk.is_some_and(|d| d.capacity.is_some() && grows > d.free()) {
                 return Err(self.error(IoErrorKind::NoSpace, "write", "no space left on device"));
             }
-            disk.is_some_and(|d| d.slow_micros.is_some())
+            disk.is_some_and(|d| d.slowness(&file.path).is_some())
         };
         if !bytes.is_empty() {
             let now = file.env.wall();
@@ -609,6 +609,7 @@ impl DiskControl {
             disk.crash_at = None;
             disk.crash_below = None;
             disk.slow_micros = None;
+            disk.slow_below = None;
         });
     }
 
@@ -625,6 +626,11 @@ impl DiskControl {
     /// Makes waiting calls (and buffered writes) take this long, in microseconds.
     pub fn set_slow(&self, micros: Option<Range<u64>>) {
         self.with(|disk| disk.slow_micros = micros);
+    }
+
+    /// The same of calls at a path that has this part. A call that has begun takes as long as it was given.
+    pub fn set_slow_below(&self, slow: Option<(&str, Range<u64>)>) {
+        self.with(|disk| disk.slow_below = slow.map(|(part, micros)| (part.to_owned(), micros)));
     }
 
     /// Leaves room for this many more bytes; `None` makes the disk large again.

@@ -8,7 +8,7 @@ use super::roles::{login, server_with};
 use super::*;
 use audit::event::Event;
 use audit::filter::Filter;
-use audit::line::{LineStyle, push_fields};
+use audit::line::{LineStyle, LineWriter};
 use audit::recorder::{Recorder, Stamp};
 use cql_plan::auth::AccessRules;
 use cql_wire::request::BatchList;
@@ -41,7 +41,7 @@ impl Lines {
         let host = "127.0.0.1:7000".parse().unwrap();
         let style = LineStyle { host, pair: ":".to_owned(), field: "|".to_owned() };
         let mut line = String::new();
-        push_fields(&mut line, event, &style);
+        LineWriter::new(&style, 0).push_fields(&mut line, event);
         let (from, to) = (line.find("|host:").unwrap(), line.find("|type:").unwrap());
         line.replace_range(from..to, "|…");
         if let Some(batch) = event.batch {
