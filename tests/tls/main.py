@@ -467,7 +467,7 @@ def offers(run):
 def pem(run):
     """PEMBasedSslContextFactory: an encrypted key with its chain in a file, authorities in another."""
     keys = run.keys
-    run.place("server-encrypted.chain")
+    run.place("server-pbes1.chain")
     lines = section("client_encryption_options", {
         "enabled": "true", "optional": "false", "ssl_context_factory": "",
         "  class_name": "org.apache.cassandra.security.PEMBasedSslContextFactory",
@@ -477,8 +477,11 @@ def pem(run):
     run.server.start(lines)
     run.drivers_can("encrypted PKCS#8", client="app", name="check")
     run.drivers_cannot("another authority", client="stranger")
+    if "new-encryption" in run.server.has:
+        run.use("server-pbes2.chain")
+        run.drivers_can("encrypted PKCS#8, PBES2", client="app", name="check")
     run.server.stop()
-    chain = run.keys.path("server-encrypted.chain").read_text().replace("\n", "\n        ")
+    chain = run.keys.path("server-pbes1.chain").read_text().replace("\n", "\n        ")
     roots = keys.path("ca.pem").read_text().replace("\n", "\n        ")
     lines = "\n".join([
         "client_encryption_options:", "  enabled: true", "  optional: false", "  require_client_auth: true",
