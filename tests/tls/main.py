@@ -296,13 +296,19 @@ def logins(run):
         fallback(run, admin)
     alone = SPIFFE.replace("{name}", "MutualTlsAuthenticator")
     run.server.start(alone + run.trusting(require_client_auth="true"))
-    run.drivers_can("certificate alone", client="app")
-    run.drivers_cannot("certificate alone: identity without a role", client="unknown", said=NOT_AUTHORIZED)
-    run.drivers_cannot("certificate alone: without an identity", client="nameless", said="Unable to extract")
-    run.drivers_cannot("certificate alone: password without certificate", **admin)
-    run.shells("certificate alone", client="operator")
-    run.cql("DROP IDENTITY 'spiffe://test/app';", client="operator")
-    run.drivers_cannot("certificate alone: identity dropped", client="app", said=NOT_AUTHORIZED)
+    # Cassandra 5.0 asks for credentials and does not read them; later versions and Helenus do not ask.
+    if "early-logins" in run.server.has:
+        run.drivers_can("certificate alone", client="app")
+    unread = {"user": "any", "password": "any"}
+    run.drivers_can("certificate with credentials", client="app", **unread)
+    run.drivers_cannot("certificate: identity without a role", client="unknown", said=NOT_AUTHORIZED, **unread)
+    run.drivers_cannot("certificate: without an identity", client="nameless", said="Unable to extract", **unread)
+    run.drivers_cannot("password without certificate", **admin)
+    run.shells("certificate", client="operator", **unread)
+    run.cql("DROP IDENTITY 'spiffe://test/app';", client="operator", **unread)
+    # A Cassandra remembers identities for a while.
+    if run.server.name == "helenus":
+        run.drivers_cannot("certificate: identity dropped", client="app", said=NOT_AUTHORIZED, **unread)
     run.server.stop()
     run.server.wipe()
 
@@ -428,7 +434,7 @@ def shard_aware(run):
     python = probes.Probe("python (scylla)", [run.drivers / "python-scylla/bin/python", "-B", HERE / "python/probe.py"],
                           run.log)
     rust = next(p for p in run.probes if p.name == "rust")
-    for probe in (rust,):
+    for probe in (rust, python):
         for tls, port, shard_port in [("yes", run.server.tls_port, run.server.shard_tls_port),
                                       ("no", run.server.port, run.server.shard_port)]:
             opened, text = probe.ask("open", run.fields(port=port, tls=tls))
