@@ -10,7 +10,7 @@ from pathlib import Path
 import probes
 import scan
 from keys import PASSWORD, Keys
-from servers import HOST, Cassandra, Helenus, until
+from servers import HOST, Cassandra, Helenus, is_open, until
 
 HERE = Path(__file__).resolve().parent
 BASE = 21600
@@ -157,6 +157,10 @@ def server(run):
     run.equal("offer, EC key", found, OFFER_13 + offer_12("ECDSA"))
     output = scan.connect(run.address(), "-tls1_2")
     run.check("no compression", "Compression: NONE" in output, output[-300:])
+    session = str(run.work / "session.pem")
+    scan.connect(run.address(), "-tls1_2", "-sess_out", session)
+    output = scan.connect(run.address(), "-tls1_2", "-sess_in", session)
+    run.check("a session is resumed", "Reused, TLSv1.2" in output, output[-1000:])
     run.equal("renegotiation", scan.renegotiation(run.address()), "refused")
     for store in ["server-ec.JKS", "server-rsa.JKS", "server-rsa.PKCS12", "server-legacy.PKCS12", "server-modern.PKCS12"]:
         run.use(store)
@@ -420,6 +424,7 @@ def ports(run):
     if "shard-aware" in run.server.has:
         lines += f"native_shard_aware_transport_port_ssl: {run.server.shard_tls_port}\n"
     run.server.start(lines + run.options())
+    until("the port of TLS is open", lambda: is_open(run.server.tls_port))
     run.drivers_can("port of TLS", port=run.server.tls_port, name="check")
     run.drivers_can("port of plain text", tls="no")
     run.drivers_cannot("plain text at the port of TLS", port=run.server.tls_port, tls="no")
