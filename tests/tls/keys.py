@@ -104,9 +104,9 @@ class Keys:
                   "-passout", f"pass:{PASSWORD}"]
         self.openssl(*export, "-out", "server-modern.PKCS12")
         self.openssl(*export, "-legacy", "-out", "server-legacy.PKCS12")
-        self.openssl("pkcs8", "-topk8", "-v2", "aes-256-cbc", "-passout", f"pass:{PASSWORD}", "-in", "server.key",
-                     "-out", "server-encrypted.key")
-        encrypted = self.path("server-encrypted.key").read_text()
+        # The second is all that a Cassandra on Java 17 reads.
         chain = self.path("server.pem").read_text() + self.path("ca.pem").read_text()
-        self.path("server-encrypted.chain").write_text(encrypted + chain)
+        for name, scheme in [("server-pbes2", ["-v2", "aes-256-cbc"]), ("server-pbes1", ["-v1", "PBE-SHA1-3DES"])]:
+            key = self.openssl("pkcs8", "-topk8", *scheme, "-passout", f"pass:{PASSWORD}", "-in", "server.key")
+            self.path(f"{name}.chain").write_text(key + chain)
         return self

@@ -31,7 +31,7 @@ def is_open(port):
 class Helenus:
     name = "helenus"
     datacenter = "datacenter1"
-    has = {"api", "shard-aware", "subject", "file-change", "optional-certificates"}
+    has = {"api", "shard-aware", "subject", "file-change", "optional-certificates", "new-encryption", "early-logins"}
 
     def __init__(self, binary, work, base):
         self.binary, self.work = binary, work

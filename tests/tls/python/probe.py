@@ -87,12 +87,13 @@ def answer(verb, request):
         finally:
             cluster.shutdown()
     if verb == "open":
-        KEPT["cluster"], _ = connect(request)
-        if hasattr(KEPT["cluster"], "shard_aware_stats"):
-            all_shards(KEPT["cluster"])
+        # The session, too: the cluster has only a weak reference.
+        KEPT["open"] = connect(request)
+        if hasattr(KEPT["open"][0], "shard_aware_stats"):
+            all_shards(KEPT["open"][0])
         return ""
     if verb == "close":
-        KEPT.pop("cluster").shutdown()
+        KEPT.pop("open")[0].shutdown()
         return ""
     if verb == "load":
         KEPT["load"] = Load(request)

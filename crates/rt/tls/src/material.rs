@@ -240,6 +240,9 @@ fn decrypted(der: &[u8], password: Option<&str>) -> Result<Vec<u8>, Problem> {
     let Some(password) = password else {
         return Err(Problem::new("the private key is encrypted", "set the password of the key"));
     };
+    if pkcs12::encrypts(der) {
+        return pkcs12::decrypt(der, password);
+    }
     let convert = "convert the key with \"openssl pkcs8 -topk8 -v2 aes256\"";
     let info = pkcs8::EncryptedPrivateKeyInfoRef::try_from(der).map_err(|error| {
         Problem::new(format!("the encrypted private key cannot be read ({error})"), convert)

@@ -3,7 +3,15 @@
 use p12_keystore::Pkcs12Archive;
 use p12_keystore::error::Error;
 
+use crate::der;
 use crate::error::Problem;
+
+/// 1.2.840.113549.1.12.1, the encryption schemes of PKCS12; one more number says which.
+const SCHEMES: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x01];
+/// 1.2.840.113549.1.12.10.1.2, a bag with an encrypted key.
+const SHROUDED_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x0c, 0x0a, 0x01, 0x02];
+/// 1.2.840.113549.1.7.1, content that is not encrypted.
+const DATA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x07, 0x01];
 
 /// Content of a PKCS12 file, DER.
 #[derive(Debug, Default)]
@@ -25,6 +33,37 @@ pub(crate) fn read(bytes: &[u8], password: &str) -> Result<Pkcs12, Problem> {
         keys: archive.keys.iter().map(|bag| bag.key.as_der().to_vec()).collect(),
         certificates: all.collect(),
         trusted: trusted.map(|bag| bag.cert.as_der().to_vec()).collect(),
+    })
+}
+
+/// Returns true if a scheme of PKCS12 encrypts this EncryptedPrivateKeyInfo.
+pub(crate) fn encrypts(key: &[u8]) -> bool {
+    let scheme = || {
+        let (info, _) = der::element(key, der::SEQUENCE)?;
+        let (algorithm, _) = der::element(info, der::SEQUENCE)?;
+        Some(der::element(algorithm, der::OBJECT_IDENTIFIER)?.0)
+    };
+    scheme().is_some_and(|scheme| scheme.starts_with(SCHEMES))
+}
+
+/// Decrypts such a key by wrapping it into a key store; returns PKCS#8.
+pub(crate) fn decrypt(key: &[u8], password: &str) -> Result<Vec<u8>, Problem> {
+    let named = |name: &[u8], content: &[u8]| {
+        let name = der::encode(der::OBJECT_IDENTIFIER, &[name]);
+        der::encode(der::SEQUENCE, &[&name, &der::encode(der::CONTEXT_0, &[content])])
+    };
+    let data = |content: &[u8]| {
+        let list = der::encode(der::SEQUENCE, &[content]);
+        named(DATA, &der::encode(der::OCTET_STRING, &[&list]))
+    };
+    let store = data(&data(&named(SHROUDED_KEY, key)));
+    let store = der::encode(der::SEQUENCE, &[&[der::INTEGER, 1, 3], &store]);
+    let key = read(&store, password).map(|store| store.keys.into_iter().next());
+    key.ok().flatten().ok_or_else(|| {
+        Problem::new(
+            "the password does not open the private key, or its encryption is not supported",
+            "check the password of the key, or convert it with \"openssl pkcs8 -topk8 -v2 aes256\"",
+        )
     })
 }
 

@@ -41,6 +41,7 @@ fn keys_of_all_formats_are_read_with_their_chains() {
         fixture!("node-sec1.pem"),
         fixture!("node-key-encrypted.pem"),
         fixture!("node-key-scrypt.pem"),
+        fixture!("node-key-pbes1.pem"),
     ] {
         let read = found(identity(joined(&[key, NODE, CA]), Some("cassandra")));
         assert_eq!(read, "node.example of 2", "{}", key.0);
@@ -169,9 +170,10 @@ fn what_cannot_be_used_is_refused_with_place_problem_and_remedy() {
         let error = found(identity(source(fixture), password));
         assert_eq!(error, format!("{}: {problem}", fixture.0));
     }
-    let key = source(fixture!("node-key-encrypted.pem"));
-    let error = found(identity(key, Some("wrong")));
-    assert!(error.contains("the password does not open the private key"), "{error}");
+    for key in [fixture!("node-key-encrypted.pem"), fixture!("node-key-pbes1.pem")] {
+        let error = found(identity(source(key), Some("wrong")));
+        assert!(error.contains("the password does not open the private key"), "{error}");
+    }
     let closed = Trust::read(&source(fixture!("keytool-trust.p12")), None).unwrap_err();
     assert!(closed.to_string().contains("its password is not set"), "{closed}");
     let none = Trust::read(&source(fixture!("node-key.pem")), None).unwrap_err();
@@ -263,6 +265,7 @@ fn no_mutation_of_pkcs12_or_encrypted_pem_panics() {
         fixture!("openssl-trust.p12").1,
         fixture!("node-key-encrypted.pem").1,
         fixture!("node-key-scrypt.pem").1,
+        fixture!("node-key-pbes1.pem").1,
     ];
     testkit::Mutations::of(corpus).rounds(60).run(fuzz_material);
 }
