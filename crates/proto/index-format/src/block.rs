@@ -40,7 +40,10 @@ impl BlockRef {
     }
 
     /// The reference to a block before `owner`.
-    pub(crate) fn checked(offset: u64, length: usize, owner: u64) -> Result<BlockRef, IndexError> {
+    ///
+    /// # Errors
+    /// `Invalid` when it is behind, or longer or shorter than a block can be.
+    pub fn checked(offset: u64, length: usize, owner: u64) -> Result<BlockRef, IndexError> {
         let short = u32::try_from(length).ok().filter(|n| *n <= BLOCK_BYTES_MAX);
         let at = short.map(|length| BlockRef { offset, length });
         at.filter(|at| at.end() <= owner && length >= TRAILER_BYTES)
@@ -67,10 +70,12 @@ pub enum BlockKind {
     RowDirectory,
     /// A part of a sorted run of a build.
     Run,
+    /// Vectors or nodes of a graph (crate `ann`).
+    Vectors,
 }
 
 impl BlockKind {
-    const ALL: [BlockKind; 8] = [
+    const ALL: [BlockKind; 9] = [
         BlockKind::Leaf,
         BlockKind::Node,
         BlockKind::Postings,
@@ -79,6 +84,7 @@ impl BlockKind {
         BlockKind::Rows,
         BlockKind::RowDirectory,
         BlockKind::Run,
+        BlockKind::Vectors,
     ];
 
     fn code(self) -> u8 {
@@ -132,11 +138,16 @@ impl Block {
         self.kind
     }
 
-    pub(crate) fn invalid(&self, what: &'static str) -> IndexError {
+    /// The error that this block has a defect.
+    pub fn invalid(&self, what: &'static str) -> IndexError {
         IndexError::Invalid { what, offset: self.at.offset }
     }
 
-    pub(crate) fn expect(self, kind: BlockKind) -> Result<Block, IndexError> {
+    /// The block, if it is of this kind.
+    ///
+    /// # Errors
+    /// `Invalid` for another kind.
+    pub fn expect(self, kind: BlockKind) -> Result<Block, IndexError> {
         if self.kind == kind { Ok(self) } else { Err(self.invalid("block of another kind")) }
     }
 }
@@ -151,7 +162,7 @@ fn checksum(payload: &[u8], code: u8, offset: u64) -> u32 {
 
 /// Output of a writer: bytes not yet taken, and the offset of the first of them.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub struct Output {
     bytes: Vec<u8>,
     taken: u64,
 }
@@ -169,7 +180,8 @@ impl Output {
         self.bytes.len()
     }
 
-    pub(crate) fn take(&mut self) -> Vec<u8> {
+    /// Takes the bytes written since the last call.
+    pub fn take(&mut self) -> Vec<u8> {
         self.taken += self.bytes.len() as u64;
         std::mem::take(&mut self.bytes)
     }
@@ -182,11 +194,7 @@ impl Output {
     ///
     /// # Errors
     /// `Input` when it is longer than [`BLOCK_BYTES_MAX`].
-    pub(crate) fn put_block(
-        &mut self,
-        kind: BlockKind,
-        payload: &[u8],
-    ) -> Result<BlockRef, IndexError> {
+    pub fn put_block(&mut self, kind: BlockKind, payload: &[u8]) -> Result<BlockRef, IndexError> {
         let offset = self.offset();
         let length = u32::try_from(payload.len() + TRAILER_BYTES).ok();
         let length = length.filter(|length| *length <= BLOCK_BYTES_MAX);

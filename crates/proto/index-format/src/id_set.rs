@@ -78,7 +78,7 @@ mod tests {
             for _ in 0..2 {
                 let mut ids: Vec<u32> =
                     (0..count).map(|_| random.below(rows as usize) as u32).collect();
-                ids.iter().for_each(|id| set.insert(*id));
+                ids.iter().chain(ids.first()).for_each(|id| set.insert(*id));
                 ids.sort_unstable();
                 ids.dedup();
                 let mut out = Vec::new();

@@ -30,6 +30,8 @@ pub enum ComponentKind {
     Terms,
     /// `Rows.db`.
     Rows,
+    /// `Index+<id>.db` of vectors (crate `ann`).
+    Vectors,
 }
 
 impl ComponentKind {
@@ -37,11 +39,13 @@ impl ComponentKind {
         match self {
             ComponentKind::Terms => *b"HLIX",
             ComponentKind::Rows => *b"HLRW",
+            ComponentKind::Vectors => *b"HLVC",
         }
     }
 }
 
-pub(crate) fn put_header(kind: ComponentKind, id: Uuid, out: &mut Output) {
+/// Begins a component.
+pub fn put_header(kind: ComponentKind, id: Uuid, out: &mut Output) {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.put_bytes(&kind.magic());
     header.put_u16(VERSION);
@@ -97,7 +101,8 @@ pub struct Footer {
 }
 
 impl Footer {
-    pub(crate) fn put(self, kind: ComponentKind, out: &mut Output) {
+    /// Ends a component.
+    pub fn put(self, kind: ComponentKind, out: &mut Output) {
         let length = out.offset() + FOOTER_BYTES as u64;
         let mut footer = Vec::with_capacity(FOOTER_BYTES);
         footer.put_u64(self.summary.offset);

@@ -1,7 +1,7 @@
 //! Builds from pairs in any order, with and without spills, and the index of a memtable.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
 use testkit::{Mutations, Random};
@@ -116,7 +116,8 @@ fn the_index_of_a_memtable_gives_the_rows_of_a_map() {
                 }
             };
             let range = TermRange { lower: bound(), upper: bound() };
-            let hits = pairs.iter().filter(|(term, _)| range.contains(term));
+            let bounds = (range.lower.clone(), range.upper.clone());
+            let hits = pairs.iter().filter(|(term, _)| bounds.contains(term));
             let expected: BTreeSet<u32> = hits.clone().map(|(_, row)| *row).collect();
             let mut rows = index.rows(vec![range.clone()]);
             assert_eq!(rows.left(), expected.len());

@@ -111,11 +111,18 @@ fn every_row_comes_back_with_its_partition() {
 
 #[test]
 fn a_directory_of_several_pages_comes_back() {
-    let (places, empty) = random_rows(600_000, 2, 8);
-    let bytes = build(&places, &empty);
+    // Partitions and tokens that begin in one page and end in the next one.
+    let (mut places, _) = random_rows(600_000, 2, 8);
+    let (first, page) = (places[262_000], 256 * 1024);
+    for place in &mut places[262_000..page + 3_000] {
+        place.token = first.token;
+    }
+    let bytes = build(&places, &[]);
     let summary = open(&bytes).unwrap();
     let mut reader = RowsReader::new(summary.clone().into());
     let mut random = Random::new(8);
+    let found = ask(&bytes, &mut reader, |r| r.first_of_token(places[page].token)).unwrap();
+    assert_eq!(found as usize, places.partition_point(|place| place.token < first.token));
     for _ in 0..2_000 {
         let at = random.below(places.len());
         assert_eq!(ask(&bytes, &mut reader, |r| r.place(at as u32)).unwrap(), places[at]);

@@ -1,0 +1,40 @@
+//! Approximate nearest neighbours of vectors: the vector kind of an attached index.
+//!
+//! Owns: distances and similarities, quantised vectors, the graph and its construction, the bytes of the component,
+//! searches as cursors. Never: IO, clocks, randomness (seeds are arguments), the exact score of a row, which the reader
+//! of the row computes from the row's own vector.
+//!
+//! Invariants: INV-ann-1: equal vectors, options and seed give equal bytes. INV-ann-2: a search whose beam is the number
+//! of rows yields every row once. INV-ann-3: no bytes panic or make a search endless.
+//!
+//! Reading order: [`distance`], [`space`], `quantize`, `graph`, [`component`], [`search`].
+
+#![deny(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    clippy::expect_used
+)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::unwrap_used,
+        clippy::expect_used
+    )
+)]
+
+pub mod component;
+pub mod distance;
+pub mod fuzz;
+mod graph;
+mod quantize;
+pub mod search;
+pub mod space;
+#[cfg(test)]
+mod tests;
+
+pub use component::{VectorSummary, VectorWriter};
+pub use search::{RowFilter, Search, SearchOptions, SearchStep};
+pub use space::Similarity;
