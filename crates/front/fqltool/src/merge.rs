@@ -151,6 +151,7 @@ mod tests {
         assert_eq!(merged(vec![vec![], vec![record(1, "x")]]), ["x"]);
     }
 
+    /// INV-fqltool-1.
     #[test]
     fn the_read_ahead_is_bounded_in_records_and_in_bytes() {
         let mut asked = 0;
