@@ -43,6 +43,7 @@ use crate::encryption::follow::KeyFollower;
 use crate::live_settings;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
+use crate::query_log::QueryLogCommands;
 use crate::upkeep::unless_gone;
 
 /// The commands of one shard. Clones share.
@@ -134,7 +135,7 @@ impl Actions {
             credentials_validity_millis: millis(self.live.borrow().credentials_validity),
             credentials_cache_max_entries: self.live.borrow().credentials_cache_max_entries,
             audit_log: self.audit_rows(),
-            full_query_log: self.query_log_rows(),
+            full_query_log: QueryLogCommands(self).rows(),
         }
     }
 }
@@ -215,9 +216,11 @@ impl Actions {
             ClusterAction::ReloadSsl => self.reload_keys().await,
             ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,
             ClusterAction::DisableAuditLog => self.disable_audit_log().await,
-            ClusterAction::EnableFullQueryLog { changes } => self.enable_query_log(&changes).await,
-            ClusterAction::DisableFullQueryLog => self.disable_query_log().await,
-            ClusterAction::ResetFullQueryLog => self.reset_query_log().await,
+            ClusterAction::EnableFullQueryLog { changes } => {
+                QueryLogCommands(self).enable(&changes).await
+            }
+            ClusterAction::DisableFullQueryLog => QueryLogCommands(self).disable().await,
+            ClusterAction::ResetFullQueryLog => QueryLogCommands(self).reset().await,
             ClusterAction::StopDaemon => self.stop_daemon(),
             other => match self.tune_storage(other)? {
                 None => Ok(()),

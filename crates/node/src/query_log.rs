@@ -89,18 +89,21 @@ fn changed(
     Ok(QueryLogSettings { options, directory })
 }
 
-impl Actions {
+/// Commands about the full query log on a shard.
+pub(crate) struct QueryLogCommands<'a>(pub(crate) &'a Actions);
+
+impl QueryLogCommands<'_> {
     /// `enablefullquerylog`: on all shards, led by shard 0.
-    pub(crate) async fn enable_query_log(
+    pub(crate) async fn enable(
         &self,
         changes: &BTreeMap<String, String>,
     ) -> Result<(), ActionError> {
-        let settings = changed(&self.options.full_query_logging_options, changes)?;
-        if self.rt.shard() != ShardId(0) {
+        let settings = changed(&self.0.options.full_query_logging_options, changes)?;
+        if self.0.rt.shard() != ShardId(0) {
             return Ok(());
         }
         let directory = settings.directory.clone();
-        match self.query_logger.enable(settings).await {
+        match self.0.query_logger.enable(settings).await {
             Ok(()) => {
                 tracing::info!(directory, "the full query log was switched on by an administrator");
                 Ok(())
@@ -111,19 +114,19 @@ impl Actions {
     }
 
     /// `disablefullquerylog`: its files stay.
-    pub(crate) async fn disable_query_log(&self) -> Result<(), ActionError> {
-        if self.rt.shard() == ShardId(0) {
-            self.query_logger.disable().await;
+    pub(crate) async fn disable(&self) -> Result<(), ActionError> {
+        if self.0.rt.shard() == ShardId(0) {
+            self.0.query_logger.disable().await;
             tracing::info!("the full query log was switched off by an administrator");
         }
         Ok(())
     }
 
     /// `resetfullquerylog`: its files are deleted.
-    pub(crate) async fn reset_query_log(&self) -> Result<(), ActionError> {
-        if self.rt.shard() == ShardId(0) {
-            let configured = self.options.full_query_logging_options.log_dir.as_deref();
-            let done = self.query_logger.reset(configured).await;
+    pub(crate) async fn reset(&self) -> Result<(), ActionError> {
+        if self.0.rt.shard() == ShardId(0) {
+            let configured = self.0.options.full_query_logging_options.log_dir.as_deref();
+            let done = self.0.query_logger.reset(configured).await;
             done.map_err(ActionError::Failed)?;
             tracing::info!("the full query log was reset by an administrator");
         }
@@ -131,12 +134,12 @@ impl Actions {
     }
 
     /// The rows of `getfullquerylog`.
-    pub(crate) fn query_log_rows(&self) -> Vec<(String, String)> {
-        let active = self.query_logger.settings();
+    pub(crate) fn rows(&self) -> Vec<(String, String)> {
+        let active = self.0.query_logger.settings();
         let enabled = ("enabled".to_owned(), active.is_some().to_string());
         let rows = match &active {
             Some(settings) => settings.options.rows(),
-            None => self.options.full_query_logging_options.rows(),
+            None => self.0.options.full_query_logging_options.rows(),
         };
         let rows = rows.into_iter().map(|(name, value)| match (name, &active) {
             ("log_dir", Some(settings)) => (name.to_owned(), settings.directory.clone()),

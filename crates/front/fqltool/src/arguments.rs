@@ -3,7 +3,7 @@
 use crate::target::TargetAddress;
 use std::path::PathBuf;
 
-/// What `fqltool help` prints.
+/// Text of `fqltool help`.
 pub const USAGE: &str = "\
 usage: fqltool <command> [<args>]
 

@@ -51,7 +51,7 @@ fn of_two(one: &Outcome, other: &Outcome) -> Option<Difference> {
             }
             let common = rows.iter().zip(rows_b).position(|(a, b)| a != b);
             common.map(Difference::Rows).or_else(|| {
-                // Of answers that were cut, only what both have is compared.
+                // Answers that were cut are compared in their common rows.
                 let shorter = rows.len().min(rows_b.len());
                 let shorter_is_cut = match rows.len().cmp(&rows_b.len()) {
                     std::cmp::Ordering::Equal => true,
@@ -170,10 +170,10 @@ pub fn run(options: &Compare) -> Result<u8, Failure> {
     let mut answers = opened.collect::<Result<Vec<_>, _>>()?;
     let names: Vec<String> = options.paths.iter().map(|path| path.display().to_string()).collect();
     let mut report = Report::new(names.clone());
-    while let Some(record) = queries.next()? {
+    while let Some(record) = queries.next_record()? {
         let mut outcomes = Vec::new();
         for (reader, name) in answers.iter_mut().zip(&names) {
-            let outcome = reader.next()?;
+            let outcome = reader.next_answer()?;
             outcomes.push(outcome.ok_or_else(|| fewer(name, report.compared))?);
         }
         if let Some(text) = report.add(&record, &outcomes) {
@@ -184,7 +184,7 @@ pub fn run(options: &Compare) -> Result<u8, Failure> {
         return Err(Failure::damaged("the queries are damaged; the rest was not compared"));
     }
     for (reader, name) in answers.iter_mut().zip(&names) {
-        if reader.next()?.is_some() {
+        if reader.next_answer()?.is_some() {
             let text = format!("{name}: more answers than the {} queries", report.compared);
             return Err(Failure::damaged(text));
         }

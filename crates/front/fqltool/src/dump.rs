@@ -28,7 +28,7 @@ pub fn run(options: &Dump) -> Result<u8, Failure> {
     let mut damaged = 0;
     loop {
         for source in &mut sources {
-            while let Some(record) = source.next()? {
+            while let Some(record) = source.next_record()? {
                 match text(&record) {
                     Ok(text) => say!("{text}"),
                     Err(error) => {

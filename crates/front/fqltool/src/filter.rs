@@ -8,7 +8,7 @@ use std::rc::Rc;
 /// Keyspaces whose rows are about the node that is asked.
 const SYSTEM: [&str; 5] =
     ["system", "system_schema", "system_views", "system_virtual_schema", "system_traces"];
-/// What a log has instead of a password.
+/// Text in a log instead of a password.
 const MASK: &str = "*******";
 
 /// Which records are replayed.
@@ -89,7 +89,7 @@ impl Filter {
     }
 }
 
-/// Whether a record continues a result.
+/// Position of a record in its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterPage {
     /// It has a paging state.

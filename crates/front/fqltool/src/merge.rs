@@ -99,7 +99,7 @@ impl<E, S: FnMut() -> Result<Option<QueryRecord>, E>> Merge<S> {
     ///
     /// # Errors
     /// That of a source.
-    pub fn next(&mut self) -> Result<Option<QueryRecord>, E> {
+    pub fn next_record(&mut self) -> Result<Option<QueryRecord>, E> {
         for source in &mut self.sources {
             source.fill()?;
         }
@@ -136,7 +136,7 @@ mod tests {
         });
         let mut merge = Merge::new(sources);
         let mut texts = Vec::new();
-        while let Some(record) = merge.next().unwrap() {
+        while let Some(record) = merge.next_record().unwrap() {
             let LoggedStatement::Single { query } = record.statement else { panic!() };
             texts.push(query);
         }
@@ -159,7 +159,7 @@ mod tests {
             asked += 1;
             Ok::<_, ()>(Some(record(1, "x")))
         }]);
-        merge.next().unwrap();
+        merge.next_record().unwrap();
         drop(merge);
         assert_eq!(asked, READ_AHEAD);
         let mut asked = 0;
@@ -167,7 +167,7 @@ mod tests {
             asked += 1;
             Ok::<_, ()>(Some(record(1, &"x".repeat(1 << 20))))
         }]);
-        merge.next().unwrap();
+        merge.next_record().unwrap();
         drop(merge);
         assert_eq!(asked, READ_AHEAD_BYTES >> 20);
     }

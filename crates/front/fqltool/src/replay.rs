@@ -61,9 +61,9 @@ pub fn run(options: &Replay) -> Result<u8, Failure> {
         began: Instant::now(),
     };
     {
-        let mut merge = Merge::new(sources.iter_mut().map(|source| move || source.next()));
+        let mut merge = Merge::new(sources.iter_mut().map(|source| move || source.next_record()));
         while !interrupted.load(Ordering::Relaxed) {
-            let Some(record) = merge.next()? else { break };
+            let Some(record) = merge.next_record()? else { break };
             replay.step(record, &interrupted)?;
         }
     }
@@ -268,5 +268,126 @@ impl Stores {
 
     fn close(self) -> Result<(), Failure> {
         self.answers.into_iter().chain(self.queries).try_for_each(NewFile::close)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Compare;
+    use crate::compare;
+    use crate::source::tests::{record, write};
+    use query_log::{BatchKind, BatchQuery, LoggedStatement, LoggedValue};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// A server of version 4 that answers SELECT with one row of `value`. Returns its address and the bodies of the
+    /// requests that it gets, without STARTUP.
+    fn server(value: &'static str) -> (TargetAddress, Receiver<(u8, Vec<u8>)>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (seen, requests) = channel();
+        std::thread::spawn(move || {
+            // The first connection asks for version 5.
+            for _ in 0..2 {
+                let (stream, _) = listener.accept().unwrap();
+                serve(stream, value, &seen);
+            }
+        });
+        (TargetAddress::parse(&address).unwrap(), requests)
+    }
+
+    fn serve(mut stream: TcpStream, value: &str, seen: &Sender<(u8, Vec<u8>)>) {
+        let mut header = [0; 9];
+        while stream.read_exact(&mut header).is_ok() {
+            let [version, _, high, low, opcode, a, b, c, d] = header;
+            let mut body = vec![0; u32::from_be_bytes([a, b, c, d]) as usize];
+            stream.read_exact(&mut body).unwrap();
+            let (answer, bytes) = match opcode {
+                1 if version != 4 => (0, [&[0, 0, 0, 0x0a][..], &[0, 1, b'v']].concat()),
+                1 => (2, Vec::new()),
+                opcode => {
+                    let is_select = body.get(4..10) == Some(b"SELECT");
+                    seen.send((opcode, body)).unwrap();
+                    (8, if is_select { rows(value) } else { vec![0, 0, 0, 1] })
+                }
+            };
+            let length = (bytes.len() as u32).to_be_bytes();
+            let head = [&[0x84, 0, high, low, answer][..], &length].concat();
+            stream.write_all(&[head, bytes].concat()).unwrap();
+        }
+    }
+
+    /// One row with one column of text.
+    fn rows(value: &str) -> Vec<u8> {
+        let text = |text: &str| [&(text.len() as u16).to_be_bytes(), text.as_bytes()].concat();
+        let metadata =
+            [&[0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1][..], &text("ks"), &text("t")].concat();
+        let column = [&text("v")[..], &[0, 0x0d]].concat();
+        let row = [&[0, 0, 0, 1][..], &(value.len() as u32).to_be_bytes(), value.as_bytes()];
+        [metadata, column, row.concat()].concat()
+    }
+
+    fn log(directory: &Path) {
+        let ks = Some("ks".to_owned());
+        let batch = LoggedStatement::Batch {
+            kind: BatchKind::Unlogged,
+            queries: vec![BatchQuery {
+                query: "UPDATE t SET v = ? WHERE k = 1".to_owned(),
+                values: vec![LoggedValue::Bytes(b"x".to_vec())],
+            }],
+        };
+        let records = [
+            QueryRecord { keyspace: ks.clone(), generated_timestamp: 77, ..record(2, "INSERT 2") },
+            record(1, "SELECT v FROM ks.t"),
+            record(3, "CREATE TABLE ks.other (k int PRIMARY KEY)"),
+            QueryRecord { keyspace: ks, statement: batch, ..record(4, "") },
+        ];
+        write(directory, "20261128-14.fql", &records);
+    }
+
+    /// Replays to two servers with these values, and compares the stored answers. Returns both exit codes and the
+    /// requests that the first server got.
+    fn replayed(values: [&'static str; 2]) -> (u8, u8, Vec<(u8, Vec<u8>)>) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            path
+        };
+        let (queries, results) = (path("log"), path("results"));
+        log(&queries);
+        let (targets, requests): (Vec<_>, Vec<_>) = values.into_iter().map(server).unzip();
+        let stored = directory.path().join("stored");
+        let paths = targets.iter().map(|target| results.join(&target.name)).collect();
+        let code = run(&Replay {
+            paths: vec![queries],
+            targets,
+            results: Some(results),
+            store_queries: Some(stored.clone()),
+            ..Replay::default()
+        });
+        let compared = compare::run(&Compare { paths, queries: stored });
+        (code.unwrap(), compared.unwrap(), requests.into_iter().next().unwrap().iter().collect())
+    }
+
+    #[test]
+    fn records_are_executed_by_their_start_with_keyspace_and_timestamp_and_answers_are_compared() {
+        let (code, compared, requests) = replayed(["same", "same"]);
+        assert_eq!((code, compared), (exit::OK, exit::OK));
+        let text = |body: &[u8]| String::from_utf8_lossy(body).into_owned();
+        let sent: Vec<(u8, String)> = requests.iter().map(|(op, body)| (*op, text(body))).collect();
+        assert_eq!(sent.iter().map(|(op, _)| *op).collect::<Vec<u8>>(), [7, 7, 7, 13]);
+        assert!(sent[0].1.contains("SELECT v FROM ks.t"));
+        assert!(sent[1].1.contains("USE \"ks\""), "once: {sent:?}");
+        assert!(sent[2].1.contains("INSERT 2"));
+        assert!(requests[2].1.ends_with(&77_i64.to_be_bytes()), "the generated timestamp");
+        assert!(sent[3].1.contains("UPDATE t SET v = ? WHERE k = 1"));
+    }
+
+    #[test]
+    fn a_differing_answer_is_a_mismatch_of_the_replay_and_of_the_stored_answers() {
+        let (code, compared, _) = replayed(["one", "two"]);
+        assert_eq!((code, compared), (exit::FAILED, exit::FAILED));
     }
 }

@@ -1,7 +1,7 @@
 //! Files of answers that a replay stored, and of the queries in the same order.
 //!
 //! Format (docs/formats/query-log.md): frames as in the query log. An answer is a frame of columns, a frame for each row
-//! and an end, or a failure. INV-fqltool-1: a reader keeps one answer in memory.
+//! and an end, or a failure. A reader holds one answer in memory (INV-fqltool-1).
 
 use crate::Failure;
 use crate::target::{Outcome, Row};
@@ -160,7 +160,7 @@ impl<R: Read> AnswerReader<R> {
     ///
     /// # Errors
     /// The file is damaged, or cannot be read.
-    pub fn next(&mut self) -> Result<Option<Outcome>, Failure> {
+    pub fn next_answer(&mut self) -> Result<Option<Outcome>, Failure> {
         let begin = self.offset;
         let Some(payload) = self.frame()? else { return Ok(None) };
         let mut r = Reader::new(&payload, "answer");
@@ -309,7 +309,7 @@ fn value(r: &mut Reader<'_>) -> Result<Option<Vec<u8>>, DecodeError> {
 pub fn fuzz_replayed_answers(data: &[u8]) {
     let Ok(mut reader) = AnswerReader::new("fuzz".to_owned(), data) else { return };
     let mut again = ANSWERS.header().to_vec();
-    while let Ok(Some(outcome)) = reader.next() {
+    while let Ok(Some(outcome)) = reader.next_answer() {
         push_answer(&mut again, &outcome);
         assert_eq!(data.get(..again.len()), Some(again.as_slice()));
     }
@@ -346,7 +346,7 @@ pub(crate) mod tests {
     fn read(bytes: &[u8]) -> Result<Vec<Outcome>, Failure> {
         let mut reader = AnswerReader::new("f".to_owned(), bytes)?;
         let mut outcomes = Vec::new();
-        while let Some(outcome) = reader.next()? {
+        while let Some(outcome) = reader.next_answer()? {
             outcomes.push(outcome);
         }
         Ok(outcomes)
@@ -392,7 +392,7 @@ pub(crate) mod tests {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().join("new");
         NewFile::create(&at, ANSWERS_NAME, &ANSWERS).unwrap().close().unwrap();
-        assert_eq!(AnswerReader::open(&at).unwrap().next(), Ok(None));
+        assert_eq!(AnswerReader::open(&at).unwrap().next_answer(), Ok(None));
         let Err(refused) = NewFile::create(&at, ANSWERS_NAME, &ANSWERS) else { panic!() };
         assert!(refused.message.ends_with("an earlier replay is not overwritten"));
     }

@@ -44,7 +44,7 @@ impl RecordSource {
     ///
     /// # Errors
     /// The directory or a file cannot be read.
-    pub fn next(&mut self) -> Result<Option<QueryRecord>, Failure> {
+    pub fn next_record(&mut self) -> Result<Option<QueryRecord>, Failure> {
         match self {
             RecordSource::Own(files) => files.next(),
         }
@@ -264,7 +264,9 @@ pub(crate) mod tests {
     }
 
     fn all(source: &mut RecordSource) -> Vec<i64> {
-        std::iter::from_fn(|| source.next().unwrap()).map(|record| record.start_millis).collect()
+        std::iter::from_fn(|| source.next_record().unwrap())
+            .map(|record| record.start_millis)
+            .collect()
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub fn options_of(record: &QueryRecord) -> Result<QueryParameters<'_>, String> {
 /// A row: its values.
 pub type Row = Vec<Option<Vec<u8>>>;
 
-/// What a target answered to a query.
+/// Answer of a target to a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A result.

@@ -30,7 +30,7 @@ pub enum QueryLogError {
     Fields {
         /// Offset of the record in its file.
         offset: u64,
-        /// What is wrong.
+        /// The defect.
         error: DecodeError,
     },
 }
