@@ -93,6 +93,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
         arguments: Vec<String>,
     },
+    /// Print, replay and compare full query logs, as Cassandra's fqltool does
+    #[command(disable_help_flag = true)]
+    Fqltool {
+        /// COMMAND [OPTION …] PATH …; help lists the commands
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+        arguments: Vec<String>,
+    },
     /// Put load on a server over its CQL port and report throughput and latency
     Bench {
         #[command(subcommand)]
@@ -149,6 +156,7 @@ fn main() -> ExitCode {
         Command::Key { command } => sstable_tools::keys::main(command),
         Command::Commitlog { command } => sstable_tools::commitlog::main(command),
         Command::Auditlogviewer { arguments } => audit_viewer::main(&arguments),
+        Command::Fqltool { arguments } => fqltool::main(&arguments),
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
         Command::HashPassword(arguments) => hash_password::main(arguments),

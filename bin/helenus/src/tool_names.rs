@@ -47,7 +47,7 @@ pub struct Machine<'m> {
 }
 
 /// Tools of Cassandra that have no counterpart under the same name, with the nearest.
-const MISSING: [(&str, &str); 8] = [
+const MISSING: [(&str, &str); 7] = [
     (
         "cassandra-stress",
         "\"helenus bench\" puts load on a server; it has options of its own, see \"helenus bench --help\"",
@@ -56,7 +56,6 @@ const MISSING: [(&str, &str); 8] = [
     ("sstableutil", "\"helenus sstable summary\" lists the files of a table"),
     ("sstable2json", "use \"helenus sstable dump\" or \"helenus sstable export\""),
     ("json2sstable", "use \"helenus sstable write\""),
-    ("fqltool", "there is no full query log"),
     ("stop-server", "use \"helenus nodetool stopdaemon\", or SIGTERM"),
     ("generatetokens", "nodes choose their tokens when they join"),
 ];
@@ -70,6 +69,7 @@ pub fn resolve(program: &str, arguments: &[String], machine: &Machine<'_>) -> Op
         "cqlsh" => Invocation::run(&["cqlsh"], rest()),
         "hash_password" => Invocation::run(&["hash_password"], rest()),
         "auditlogviewer" => Invocation::run(&["auditlogviewer"], rest()),
+        "fqltool" => Invocation::run(&["fqltool"], rest()),
         "cassandra" => launcher::resolve(arguments, machine),
         _ => match MISSING.iter().find(|(tool, _)| *tool == name) {
             Some((tool, hint)) => {

@@ -43,7 +43,7 @@ use crate::encryption::follow::KeyFollower;
 use crate::live_settings;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
-use crate::query_log::QueryLogActions;
+use crate::query_log::QueryLogCommands;
 use crate::upkeep::unless_gone;
 
 /// The commands of one shard. Clones share.
@@ -135,7 +135,7 @@ impl Actions {
             credentials_validity_millis: millis(self.live.borrow().credentials_validity),
             credentials_cache_max_entries: self.live.borrow().credentials_cache_max_entries,
             audit_log: self.audit_rows(),
-            full_query_log: QueryLogActions(self).rows(),
+            full_query_log: QueryLogCommands(self).rows(),
         }
     }
 }
@@ -217,10 +217,10 @@ impl Actions {
             ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,
             ClusterAction::DisableAuditLog => self.disable_audit_log().await,
             ClusterAction::EnableFullQueryLog { changes } => {
-                QueryLogActions(self).enable(&changes).await
+                QueryLogCommands(self).enable(&changes).await
             }
-            ClusterAction::DisableFullQueryLog => QueryLogActions(self).disable().await,
-            ClusterAction::ResetFullQueryLog => QueryLogActions(self).reset().await,
+            ClusterAction::DisableFullQueryLog => QueryLogCommands(self).disable().await,
+            ClusterAction::ResetFullQueryLog => QueryLogCommands(self).reset().await,
             ClusterAction::StopDaemon => self.stop_daemon(),
             other => match self.tune_storage(other)? {
                 None => Ok(()),

@@ -89,10 +89,10 @@ fn changed(
     Ok(QueryLogSettings { options, directory })
 }
 
-/// Actions of `nodetool` on the full query log of a shard.
-pub(crate) struct QueryLogActions<'a>(pub(crate) &'a Actions);
+/// Commands about the full query log on a shard.
+pub(crate) struct QueryLogCommands<'a>(pub(crate) &'a Actions);
 
-impl QueryLogActions<'_> {
+impl QueryLogCommands<'_> {
     /// `enablefullquerylog`: on all shards, led by shard 0.
     pub(crate) async fn enable(
         &self,

@@ -30,7 +30,7 @@ pub enum QueryLogError {
     Fields {
         /// Offset of the record in its file.
         offset: u64,
-        /// The fault.
+        /// The defect.
         error: DecodeError,
     },
 }

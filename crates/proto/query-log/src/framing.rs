@@ -19,7 +19,7 @@ pub struct FileFormat {
     pub magic: [u8; 8],
     /// Version of the format.
     pub version: u32,
-    /// The name of a file in errors.
+    /// Name of the files in errors.
     pub name: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub enum FrameError {
     /// The file has another version.
     #[error("version {version} of the {name} is not supported")]
     Version {
-        /// The kind of the file.
+        /// Name of the files.
         name: &'static str,
         /// Its version.
         version: u32,

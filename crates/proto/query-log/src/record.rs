@@ -22,11 +22,11 @@ pub struct QueryRecord {
     pub generated_now: i64,
     /// Keyspace of the session (`USE`).
     pub keyspace: Option<String>,
-    /// The executed statements.
+    /// The executed statement, or batch.
     pub statement: LoggedStatement,
 }
 
-/// Statements of a request.
+/// Statement or batch of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoggedStatement {
     /// A statement, plain or prepared. Its values are in the options.

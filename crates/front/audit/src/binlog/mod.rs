@@ -1,4 +1,4 @@
-//! The parts that logs of requests share, like Cassandra's `BinLog`: queues of each shard, the task that writes, files that roll,
+//! Shared parts of logs of requests, as Cassandra's `BinLog`: queues of each shard, the task that writes, files that roll,
 //! the archive command. The audit log and the full query log use it.
 //!
 //! Owns: bounds and what a full queue does ([`queue`]), when a batch is written and written again ([`destination`]),

@@ -196,3 +196,60 @@ fn a_directory_that_is_a_file_and_a_command_that_cannot_run_are_refused_and_the_
         assert!(!server.executor().observers.is_on());
     });
 }
+
+/// Inserts a row; returns true if the answer is a result.
+async fn inserts(client: &mut Client, k: i32) -> bool {
+    let text = format!("INSERT INTO ks.t (k, c, v) VALUES ({k}, 1, '{}')", "x".repeat(400));
+    match client.query(&text).await.body {
+        Body::Void => true,
+        Body::Error(code, message) => {
+            assert_eq!(code, ErrorCode::Overloaded, "{message}");
+            assert!(message.contains("cannot keep up"), "{message}");
+            false
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A directory in which no file can be created: writes of the log fail until it is gone.
+async fn block_writes(rt: &Rt) {
+    let cycle = conf::RollCycle::of_name("HOURLY").unwrap();
+    let header = QUERY_LOG.header();
+    let files = audit::binlog::BinaryFiles { cycle, extension: ".fql", header };
+    let name = audit::binlog::Layout::Binary(files).new_name(rt.wall(), &[]);
+    rt.fs().create_dir_all(&format!("{DIRECTORY}/{name}")).await.unwrap();
+}
+
+#[test]
+fn a_log_that_cannot_be_written_delays_and_refuses_with_block_and_drops_without() {
+    for block in [true, false] {
+        run(move |rt| async move {
+            let server = node(&rt, settings(), &Meshes::new(1)).await;
+            let mut client = Client::ready(&server, V4).await;
+            client.with_table().await;
+            let logger = logger(&rt, &server);
+            let mut of_log = log_settings();
+            of_log.options.block = block;
+            of_log.options.max_queue_weight = 2000;
+            logger.enable(of_log).await.unwrap();
+            block_writes(&rt).await;
+            let began = rt.now();
+            let mut answered = 0;
+            for k in 0..20 {
+                answered += usize::from(inserts(&mut client, k).await);
+            }
+            let waited = rt.now().since(began);
+            rt.fs().remove_dir_all(DIRECTORY).await.unwrap();
+            logger.disable().await;
+            let logged = records(&rt).await.len();
+            if block {
+                // Each insert is answered with its result only if its record is within the limit.
+                assert!(answered < 10 && waited > Duration::from_secs(9), "{answered} {waited:?}");
+                assert!(logged >= answered, "{logged} {answered}");
+            } else {
+                assert!(answered == 20 && waited < Duration::from_secs(1), "{waited:?}");
+                assert!((1..10).contains(&logged), "{logged}");
+            }
+        });
+    }
+}

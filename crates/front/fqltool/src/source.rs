@@ -1,0 +1,319 @@
+//! Sources of records: a directory of a full query log, or one of its files.
+//!
+//! Owns: which files are read in which order, reading piece by piece. Never: what a record is.
+//!
+//! A damaged file is reported and ends there; the next one follows.
+
+use crate::Failure;
+use query_log::QueryRecord;
+use query_log::format::{EXTENSION, QUERY_LOG, read_payload};
+use query_log::framing::{FRAME_HEADER_BYTES, FrameError, FrameHead, HEADER_BYTES};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Extension of the files of Cassandra's logs.
+const CHRONICLE: &str = ".cq4";
+
+/// A source of records, in the order in which they were written.
+pub enum RecordSource {
+    /// Files of Helenus.
+    Own(OwnFiles),
+}
+
+impl RecordSource {
+    /// Opens a directory or a file. With `follow` a file may grow, and more may come.
+    ///
+    /// # Errors
+    /// It does not exist, or holds no log.
+    pub fn open(path: &Path, follow: Follow) -> Result<RecordSource, Failure> {
+        let names = names_in(path)?;
+        let has = |extension: &str| names.iter().any(|name| name.ends_with(extension));
+        if has(CHRONICLE) && !has(EXTENSION) {
+            let text = "a log of Cassandra (.cq4), which this version does not read";
+            return Err(Failure::damaged(format!("{}: {text}", path.display())));
+        }
+        if !has(EXTENSION) && follow == Follow::No {
+            let text = "no files of a full query log";
+            return Err(Failure::new(format!("{}: {text}", path.display())));
+        }
+        Ok(RecordSource::Own(OwnFiles::new(path, follow)))
+    }
+
+    /// Returns the next record; `None` at the end, where more may come later if the source is followed.
+    ///
+    /// # Errors
+    /// The directory or a file cannot be read.
+    pub fn next_record(&mut self) -> Result<Option<QueryRecord>, Failure> {
+        match self {
+            RecordSource::Own(files) => files.next(),
+        }
+    }
+
+    /// Number of files that were damaged.
+    pub fn damaged(&self) -> usize {
+        match self {
+            RecordSource::Own(files) => files.damaged,
+        }
+    }
+}
+
+/// Behaviour at the end of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follow {
+    /// The end is the end.
+    No,
+    /// More records may come.
+    Yes,
+}
+
+fn names_in(path: &Path) -> Result<Vec<String>, Failure> {
+    let failed = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(vec![path.to_string_lossy().into_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(failed)?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect::<io::Result<_>>().map_err(failed)
+}
+
+/// Files of Helenus.
+pub struct OwnFiles {
+    path: PathBuf,
+    follow: Follow,
+    /// Files that were read or given up.
+    done: Vec<PathBuf>,
+    current: Option<OpenFile>,
+    damaged: usize,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    file: File,
+    /// Offset of the next record; 0 before the header was read.
+    offset: u64,
+}
+
+/// Outcome of reading a file.
+enum Piece {
+    Record(QueryRecord),
+    End,
+    /// The file ends within a record.
+    Cut(u64),
+}
+
+impl OwnFiles {
+    fn new(path: &Path, follow: Follow) -> OwnFiles {
+        OwnFiles { path: path.to_owned(), follow, done: Vec::new(), current: None, damaged: 0 }
+    }
+
+    fn next(&mut self) -> Result<Option<QueryRecord>, Failure> {
+        loop {
+            if self.current.is_none() {
+                let Some(path) = self.next_file()? else { return Ok(None) };
+                let file = File::open(&path);
+                let file = file.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+                self.current = Some(OpenFile { path, file, offset: 0 });
+            }
+            let Some(current) = &mut self.current else { return Ok(None) };
+            match current.next() {
+                Ok(Piece::Record(record)) => return Ok(Some(record)),
+                Ok(Piece::End | Piece::Cut(_))
+                    if self.follow == Follow::Yes && self.next_file()?.is_none() =>
+                {
+                    return Ok(None);
+                }
+                Ok(Piece::End) => {}
+                Ok(Piece::Cut(offset)) => {
+                    self.report(&FrameError::Cut { offset }.to_string());
+                }
+                Err(Defect::Damage(text)) => self.report(&text),
+                Err(Defect::Io(error)) => {
+                    let name = self.current.as_ref().map(|open| open.path.display().to_string());
+                    return Err(Failure::new(format!("{}: {error}", name.unwrap_or_default())));
+                }
+            }
+            if let Some(read) = self.current.take() {
+                self.done.push(read.path);
+            }
+        }
+    }
+
+    fn report(&mut self, text: &str) {
+        self.damaged += 1;
+        if let Some(open) = &self.current {
+            complain_line!("fqltool: {}: {text}", open.path.display());
+        }
+    }
+
+    /// Returns the oldest file that was not read.
+    fn next_file(&self) -> Result<Option<PathBuf>, Failure> {
+        let is_new = |path: &PathBuf| {
+            !self.done.contains(path)
+                && self.current.as_ref().is_none_or(|current| current.path != *path)
+        };
+        if !self.path.is_dir() {
+            return Ok(Some(self.path.clone()).filter(is_new));
+        }
+        let names = names_in(&self.path)?;
+        let mut files: Vec<PathBuf> =
+            names.iter().filter(|n| n.ends_with(EXTENSION)).map(|n| self.path.join(n)).collect();
+        files.sort_by_key(|file| order(file));
+        Ok(files.into_iter().find(is_new))
+    }
+}
+
+enum Defect {
+    Io(io::Error),
+    Damage(String),
+}
+
+impl From<io::Error> for Defect {
+    fn from(error: io::Error) -> Defect {
+        Defect::Io(error)
+    }
+}
+
+impl OpenFile {
+    fn next(&mut self) -> Result<Piece, Defect> {
+        let length = self.file.metadata()?.len();
+        if self.offset == 0 {
+            let mut header = vec![0; HEADER_BYTES];
+            let read = self.read_at(0, &mut header)?;
+            header.truncate(read);
+            match QUERY_LOG.check_header(&header) {
+                Ok(()) => self.offset = HEADER_BYTES as u64,
+                Err(FrameError::Cut { .. }) => return Ok(Piece::Cut(0)),
+                Err(error) => return Err(Defect::Damage(error.to_string())),
+            }
+        }
+        let offset = self.offset;
+        if offset >= length {
+            return Ok(Piece::End);
+        }
+        let mut head = [0; FRAME_HEADER_BYTES];
+        if self.read_at(offset, &mut head)? < head.len() {
+            return Ok(Piece::Cut(offset));
+        }
+        let damage = |error: &dyn std::fmt::Display| Defect::Damage(error.to_string());
+        let head = FrameHead::parse(head, offset).map_err(|error| damage(&error))?;
+        let end = offset + FRAME_HEADER_BYTES as u64 + u64::from(head.length);
+        if end > length {
+            return Ok(Piece::Cut(offset));
+        }
+        // The file is that long: no more is allocated than there is.
+        let mut payload = vec![0; head.length as usize];
+        if self.read_at(offset + FRAME_HEADER_BYTES as u64, &mut payload)? < payload.len() {
+            return Ok(Piece::Cut(offset));
+        }
+        head.check(&payload, offset).map_err(|error| damage(&error))?;
+        let record = read_payload(&payload, offset).map_err(|error| damage(&error))?;
+        self.offset = end;
+        Ok(Piece::Record(record))
+    }
+
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+        self.file.seek(SeekFrom::Start(offset))?;
+        let mut read = 0;
+        while let Some(rest) = out.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.file.read(rest) {
+                Ok(0) => break,
+                Ok(bytes) => read += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Order of files: by cycle, then by number.
+fn order(file: &Path) -> (String, u64) {
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let (stamp, number) = stem.split_once('.').unwrap_or((stem, "0"));
+    (stamp.to_owned(), number.parse().unwrap_or(0))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use query_log::LoggedStatement;
+    use query_log::format::push_record;
+    use query_log::record::{NO_NOW, NO_TIMESTAMP};
+
+    /// A record of a statement without values at consistency ONE.
+    pub(crate) fn record(start_millis: i64, query: &str) -> QueryRecord {
+        QueryRecord {
+            start_millis,
+            protocol_version: 5,
+            options: vec![0, 1, 0, 0, 0, 0],
+            generated_timestamp: NO_TIMESTAMP,
+            generated_now: NO_NOW,
+            keyspace: None,
+            statement: LoggedStatement::Single { query: query.to_owned() },
+        }
+    }
+
+    pub(crate) fn write(directory: &Path, name: &str, records: &[QueryRecord]) -> Vec<u8> {
+        let mut bytes = QUERY_LOG.header().to_vec();
+        for record in records {
+            push_record(&mut bytes, record);
+        }
+        fs::write(directory.join(name), &bytes).unwrap();
+        bytes
+    }
+
+    fn all(source: &mut RecordSource) -> Vec<i64> {
+        std::iter::from_fn(|| source.next_record().unwrap())
+            .map(|record| record.start_millis)
+            .collect()
+    }
+
+    #[test]
+    fn files_are_read_in_order_and_a_damaged_one_ends_where_it_is_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        write(at, "20261128-14.10.fql", &[record(5, "e")]);
+        write(at, "20261128-14.fql", &[record(1, "a"), record(2, "b")]);
+        let mut bytes = write(at, "20261128-14.9.fql", &[record(3, "c"), record(4, "d")]);
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(at.join("20261128-14.9.fql"), &bytes).unwrap();
+        fs::write(at.join("notes.txt"), "x").unwrap();
+        let mut source = RecordSource::open(at, Follow::No).unwrap();
+        assert_eq!(all(&mut source), [1, 2, 3, 5]);
+        assert_eq!(source.damaged(), 1);
+        let mut one = RecordSource::open(&at.join("20261128-14.fql"), Follow::No).unwrap();
+        assert_eq!(all(&mut one), [1, 2]);
+    }
+
+    #[test]
+    fn a_followed_file_is_read_on_when_it_grows_and_the_next_one_when_it_rolls() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let mut source = RecordSource::open(at, Follow::Yes).unwrap();
+        assert!(all(&mut source).is_empty());
+        let bytes = write(at, "20261128-14.fql", &[record(1, "a"), record(2, "b")]);
+        let first = write(at, "20261128-14.fql", &[record(1, "a")]).len();
+        for cut in [first + 3, first + 9] {
+            fs::write(at.join("20261128-14.fql"), &bytes[..cut]).unwrap();
+            let read = all(&mut source);
+            assert!(read.is_empty() || read == [1], "{read:?}");
+        }
+        fs::write(at.join("20261128-14.fql"), &bytes).unwrap();
+        assert_eq!(all(&mut source), [2]);
+        write(at, "20261128-15.fql", &[record(3, "c")]);
+        assert_eq!(all(&mut source), [3]);
+        assert_eq!(source.damaged(), 0);
+    }
+
+    #[test]
+    fn a_directory_without_a_log_is_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |path: &Path| match RecordSource::open(path, Follow::No) {
+            Err(failure) => failure.message,
+            Ok(_) => panic!("{path:?}"),
+        };
+        assert!(refused(directory.path()).ends_with("no files of a full query log"));
+        assert!(refused(Path::new("/missing")).contains("No such file"));
+    }
+}
