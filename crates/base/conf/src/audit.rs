@@ -370,7 +370,7 @@ impl Value for AuditOptions {
         AuditOptions::parse(node).map_err(|_| Refusal::Form)
     }
     fn form() -> String {
-        "a map of the keys in docs/user/audit.md".into()
+        "a map of keys of the audit log".into()
     }
     fn render(&self) -> String {
         if *self == AuditOptions::default() {

@@ -249,7 +249,7 @@ pub const SCYLLA_ONLY: &[&str] = &[
 /// Settings that ask for protection, with the name of that protection; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
     ("partition_denylist_enabled", "a list of denied partitions"),
-    ("role_manager", "a role manager"),
+    ("role_manager", "a role manager other than CassandraRoleManager"),
     ("transparent_data_encryption_options", "encryption of files"),
 ];
 

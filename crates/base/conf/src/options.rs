@@ -200,7 +200,7 @@ settings! {
         /// Name of the cluster. A node joins only members with the same name; a data directory
         /// keeps the name with which it was created.
         supported cold cluster_name: String = "Test Cluster".into();
-        /// Directory below which everything is kept unless a directory is set by itself.
+        /// Directory of all files of the node, except of directories that have a setting of their own.
         supported cold workdir: String = "./helenus-data".into();
         /// Number of shards, each with its own thread. Unset: the usable cores.
         supported cold smp: Option<u16> = None, 1 to 256;
@@ -215,7 +215,7 @@ settings! {
         supported cold initial_token: Vec<Token> = Vec::new();
         /// Function that maps a partition key to its token.
         supported cold partitioner: Partitioner = Partitioner::Murmur3;
-        /// Replication factor in the local data centre for which a joining node draws evenly
+        /// Replication factor in the local datacenter for which a joining node draws evenly
         /// balanced tokens.
         supported cold allocate_tokens_for_local_replication_factor: u32 = 3, 1 to 1000;
         /// Stream the data of its tokens when a node joins. Without it reads may miss data until a
@@ -229,18 +229,18 @@ settings! {
         /// Address of a dead member. At its first start this node takes over that member's tokens
         /// and data; later starts ignore the setting.
         supported cold replace_address_first_boot: Option<Address> = None;
-        /// Source of the data centre and rack names.
+        /// Source of the datacenter and rack names.
         supported cold endpoint_snitch: Snitch = Snitch::Simple;
-        /// Data centre of this node, instead of `dc` in cassandra-rackdc.properties; with
+        /// Datacenter of this node, instead of `dc` in cassandra-rackdc.properties; with
         /// GossipingPropertyFileSnitch.
         supported cold datacenter: Option<String> = None;
         /// Rack of this node, instead of `rack` in cassandra-rackdc.properties; with
         /// GossipingPropertyFileSnitch.
         supported cold rack: Option<String> = None;
-        /// Addresses (`10.0.0.1`, `10.0.0.1:7000`) of members to join through when a node starts
-        /// first; a node that is the first of its own seeds founds a cluster if no other seed is a
-        /// member. With seeds, or a `listen_address` other than 127.0.0.1, the storage port is
-        /// opened. `seed_provider` of cassandra.yaml sets it too.
+        /// Addresses (`10.0.0.1`, `10.0.0.1:7000`) of members to join through at the first
+        /// start. A seed without a port has the node's own `storage_port`. A node whose own address and port
+        /// are the first seed founds a cluster, unless another seed is a member. With seeds, or a
+        /// `listen_address` other than 127.0.0.1, the storage port is opened. `seed_provider` of cassandra.yaml sets it too.
         supported hot seeds: Vec<String> = Vec::new();
         /// Prefer the replicas that answered fastest so far.
         supported cold dynamic_snitch: bool = true;
@@ -490,7 +490,7 @@ settings! {
         /// Count `max_hint_window` also from the oldest hint that is stored for a node, so that a
         /// restart of this node does not restart the window.
         supported cold hint_window_persistent_enabled: bool = true;
-        /// Data centres for whose nodes no hints are stored.
+        /// Datacenters for whose nodes no hints are stored.
         supported cold hinted_handoff_disabled_datacenters: Vec<String> = Vec::new();
         /// Limit of bytes of hints for one node; 0: only the limit of all hints together, 16 GiB.
         supported cold max_hints_size_per_host: DataSize = DataSize(0), 0 to TIB;
@@ -511,7 +511,7 @@ settings! {
         supported cold stream_entire_sstables: bool = true;
         /// Limit of bytes per second of streams to other nodes; 0 is no limit.
         supported hot stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
-        /// Limit of bytes per second of streams to nodes of other data centres, within the limit of
+        /// Limit of bytes per second of streams to nodes of other datacenters, within the limit of
         /// all streams; 0 is no limit of their own.
         supported hot inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
         /// Repair every replicated table automatically: each node repairs its primary ranges when
@@ -547,9 +547,9 @@ settings! {
         /// Compressor of segments: each write to the kernel becomes one block or several. Unset:
         /// none, which costs the least CPU. A replay reads compressed and plain segments alike.
         supported cold commitlog_compression: Option<CommitLogCompression> = None;
-        /// File with the keys that the commit log is encrypted with (AES-256-GCM): 64 hexadecimal digits on
-        /// each line, of which the first is written with and the others only open what is there; `none`
-        /// before the first: nothing new is encrypted. Unset: not encrypted. Not one of Cassandra's settings.
+        /// File with the keys that the commit log is encrypted with (AES-256-GCM): one key of 64
+        /// hexadecimal digits on each line. The first encrypts, the others only decrypt; `none` as the first
+        /// line: nothing new is encrypted. Unset: not encrypted. Not one of Cassandra's settings.
         supported cold commitlog_encryption_key_file: Option<String> = None;
         /// Directory in which every finished segment is linked, or copied where that cannot be, before
         /// it may be deleted. As `archive_command` of `commitlog_archiving.properties`, which is read

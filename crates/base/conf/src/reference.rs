@@ -16,11 +16,15 @@ const HEAD: &str = "\
 
 1. the defaults below;
 2. a `cassandra.yaml`, named by `--config FILE` or `HELENUS_CONFIG`;
-3. the environment: `HELENUS_` and the name in capitals, `HELENUS_NATIVE_TRANSPORT_PORT=9142`;
-4. the command line: `--native-transport-port 9142`; dashes and underscores are the same.
+3. the environment: `HELENUS_` and the name in capitals, `HELENUS_NATIVE_TRANSPORT_PORT=9043`;
+4. the command line: `--native-transport-port 9043`; dashes and underscores are the same.
 
-Cassandra's old spellings (`read_request_timeout_in_ms: 5000`) are accepted. A wrong value is an error that names its
-line and the expected form.
+Cassandra's old spellings (`read_request_timeout_in_ms: 5000`) are accepted. A wrong value stops the start
+with an error that names its line and the expected form. **An unknown name in the file or the environment only gives a
+warning**: check the WARN lines after each change. On the command line, and as a key inside the maps of encryption and
+of the audit log, it stops the start.
+
+Relative paths count from the directory in which the server is started. Directories that are not set are below `workdir`.
 
 | form | examples |
 | --- | --- |
@@ -33,11 +37,12 @@ Column *change*:
 
 | word | meaning |
 | --- | --- |
-| live | SIGHUP puts a changed value in force |
+| live | SIGHUP puts a changed value in force; for some, so does a command of [nodetool](nodetool.md) |
 | restart | a changed value takes effect at the next start |
 | *no effect* | read and checked, not implemented yet; a warning names the setting when it is set |
 | *not needed* | read and checked; nothing here depends on it. A warning names it when it is not its default |
-| *refused* | asks for protection that does not exist yet; any value but the default stops the start |
+
+Settings that ask for protection that does not exist stop the start: [the list](#asking-for-protection).
 
 What `nodetool` changes lasts until the node stops.
 ";

@@ -166,7 +166,7 @@ impl Value for ServerEncryptionOptions {
         ServerEncryptionOptions::parse(node).map_err(|_| Refusal::Form)
     }
     fn form() -> String {
-        "a map of the keys in docs/user/tls.md".into()
+        "a map of TLS keys".into()
     }
     /// Secrets are masked.
     fn render(&self) -> String {
