@@ -218,3 +218,9 @@ fn a_node_that_connects_in_the_clear_is_seen() {
     let sabotage = Sabotage { clear_node: true, ..Sabotage::default() };
     found("encrypted", sabotage, &["in the clear"]);
 }
+
+#[test]
+fn a_node_that_writes_files_in_the_clear_is_seen() {
+    let sabotage = Sabotage { plain_files: true, ..Sabotage::default() };
+    found("sealed", sabotage, &["is not encrypted"]);
+}

@@ -19,6 +19,7 @@ mod fixed;
 mod folded;
 mod history;
 mod inverted;
+mod key_provider;
 mod large;
 mod leaks;
 mod logging;

@@ -31,6 +31,8 @@ pub struct Sabotage {
     pub kept_world: bool,
     /// One node of an encrypted cluster connects in the clear, and the others accept it.
     pub clear_node: bool,
+    /// One node whose files must be encrypted writes them in the clear.
+    pub plain_files: bool,
     /// Files are deleted before a start that should find them damaged.
     pub unseen_damage: bool,
 }
