@@ -224,3 +224,9 @@ fn a_node_that_admits_strangers_is_seen() {
     let sabotage = Sabotage { trusting_node: true, ..Sabotage::default() };
     found("encrypted", sabotage, &["a stranger was admitted"]);
 }
+
+#[test]
+fn a_node_that_writes_files_in_the_clear_is_seen() {
+    let sabotage = Sabotage { plain_files: true, ..Sabotage::default() };
+    found("sealed", sabotage, &["is not encrypted"]);
+}

@@ -21,6 +21,7 @@ mod folded;
 mod history;
 mod intruder;
 mod inverted;
+mod key_provider;
 mod large;
 mod leaks;
 mod logging;

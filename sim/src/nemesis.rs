@@ -8,6 +8,7 @@ use stdx::{Instant, IoErrorKind};
 
 use crate::checks::Loss;
 use crate::encrypted::{self, Keys};
+use crate::key_provider::KeyServer;
 use crate::nodes::{Member, name, usual_links};
 use crate::operator::{self, giving_up, giving_up::RemovalAbort};
 use crate::rotting::rot;
@@ -46,6 +47,7 @@ enum Undo {
     Drift(usize),
     /// A node has keys of its cluster again.
     Keys(usize),
+    KeyProvider,
     /// The disk, bad since that time, is good again, and the node restarts on it.
     GoodDisk(usize, Instant),
     /// Bits by path are flipped back; the node starts again.
@@ -234,6 +236,7 @@ impl Nemesis {
             }
             Undo::Drift(node) => run.nodes.world.drift_clock(&name(node), 0),
             Undo::Keys(node) => encrypted::change_keys(run, node, Keys::Usual),
+            Undo::KeyProvider => run.nodes.key_server.iter().for_each(KeyServer::mend),
             Undo::Replace(node) => run.nodes.replace(node),
             Undo::GiveUp(node) => giving_up::give_up(run, node),
             Undo::OrderRemoval(host, at) => giving_up::order_removal(run, at, &host),
@@ -263,7 +266,9 @@ impl Nemesis {
         let mut replacements = Vec::new();
         for (_, undo) in std::mem::take(&mut self.undo) {
             match undo {
-                Undo::GoodDisk(..) | Undo::Unrot(..) | Undo::Keys(_) => self.undo(run, undo),
+                Undo::GoodDisk(..) | Undo::Unrot(..) | Undo::Keys(_) | Undo::KeyProvider => {
+                    self.undo(run, undo)
+                }
                 Undo::Replace(_) => replacements.push(undo),
                 Undo::Heal(_)
                 | Undo::Links(_)
@@ -337,6 +342,7 @@ impl Nemesis {
             | Undo::Disk(_)
             | Undo::Drift(_)
             | Undo::Keys(_)
+            | Undo::KeyProvider
             | Undo::GiveUp(_)
             | Undo::OrderRemoval(..)
             | Undo::GiveUpRemoval(..)
@@ -389,6 +395,11 @@ impl Nemesis {
                 };
                 encrypted::change_keys(run, node, keys);
                 self.undo.push((until, Undo::Keys(node)));
+            }
+            Fault::BreakKeys => {
+                let random = run.nodes.world.random_u64();
+                run.nodes.key_server.iter().for_each(|server| server.break_it(random));
+                self.undo.push((until, Undo::KeyProvider));
             }
             Fault::SlowDisk => self.slow_disk(run, hit, 5_000..50_000),
             Fault::SlowNode => {

@@ -33,6 +33,8 @@ pub struct Sabotage {
     pub clear_node: bool,
     /// One node of an encrypted cluster asks for no certificates.
     pub trusting_node: bool,
+    /// One node whose files must be encrypted writes them in the clear.
+    pub plain_files: bool,
     /// Files are deleted before a start that should find them damaged.
     pub unseen_damage: bool,
 }

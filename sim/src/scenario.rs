@@ -43,6 +43,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("scans", include_str!("../scenarios/scans.toml")),
     ("filters", include_str!("../scenarios/filters.toml")),
     ("encrypted", include_str!("../scenarios/encrypted.toml")),
+    ("sealed", include_str!("../scenarios/sealed.toml")),
 ];
 
 /// Fault that the driver of a run may inject.
@@ -116,11 +117,13 @@ pub enum Fault {
     AlterKeyspace,
     /// The keys of a node change: to renewed ones, or to those of another cluster. In the end it has its own again.
     ChangeKeys,
+    /// The provider of the keys of files hangs, fails or refuses for a while, or rotates its key.
+    BreakKeys,
 }
 
 impl Fault {
     /// All, with the names in files.
-    pub const ALL: [(&str, Fault); 32] = [
+    pub const ALL: [(&str, Fault); 33] = [
         ("kill", Fault::Kill),
         ("power_cut", Fault::PowerCut),
         ("pause", Fault::Pause),
@@ -153,6 +156,7 @@ impl Fault {
         ("abort", Fault::Abort),
         ("alter_keyspace", Fault::AlterKeyspace),
         ("change_keys", Fault::ChangeKeys),
+        ("break_keys", Fault::BreakKeys),
     ];
 
     /// Its name in files.
@@ -258,6 +262,8 @@ pub struct Scenario {
     pub levels: bool,
     /// Connections between nodes are encrypted: all, or those between racks.
     pub encryption: bool,
+    /// Files are encrypted by keys of a provider.
+    pub key_provider: bool,
     /// Clients at the same time.
     pub clients: u64,
     /// Requests of all clients together.
@@ -330,6 +336,7 @@ impl Scenario {
             small_pages: number("small_pages", 0) > 0,
             levels: number("workload.levels", 0) > 0,
             encryption: number("encryption", 0) > 0,
+            key_provider: number("key_provider", 0) > 0,
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),
             keys: number("workload.keys", 60),

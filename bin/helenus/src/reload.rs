@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use admin::model::ClusterCommand;
 use admin::{ActionError, Commander};
 use conf::Options;
 use node::reload::{ReloadAction, ReloadPlan, ReloadStep};
@@ -51,7 +52,10 @@ impl Reloader {
             if plan.is_empty() {
                 tracing::info!("configuration reloaded: no setting differs from the last reading");
             }
-            runtime.block_on(self.carry_out(plan));
+            runtime.block_on(async {
+                self.carry_out(plan).await;
+                self.reload_file_keys().await;
+            });
         }
     }
 
@@ -77,6 +81,22 @@ impl Reloader {
                 settings = restart.join(", "),
                 "configuration reloaded: these settings take effect at the next start"
             );
+        }
+    }
+
+    /// Reads the key file of encryption at rest again, whether or not the settings have changed.
+    async fn reload_file_keys(&self) {
+        let options = &self.current;
+        let maps = [&options.user_info_encryption, &options.system_info_encryption];
+        let has_hosts = !options.vault_hosts.0.is_empty() || !options.kms_hosts.0.is_empty();
+        if !has_hosts && !maps.iter().any(|map| map.is_set()) {
+            return;
+        }
+        match self.node.command(ClusterCommand::ReloadFileKeys {}).await {
+            Ok(()) => tracing::info!("keys of encryption at rest reloaded"),
+            Err(error) => {
+                tracing::error!(%error, "keys of encryption at rest not reloaded; those in use stay")
+            }
         }
     }
 

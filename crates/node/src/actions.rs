@@ -21,6 +21,7 @@ use cluster::AuthChange;
 use conf::Options;
 use coordinator::Coordinator;
 use cql_server::{CqlServer, PortEncryption};
+use key_client::KeyClient;
 use membership::Membership;
 use query::TableLatencies;
 use query_logger::QueryLogger;
@@ -40,6 +41,7 @@ use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing::{self, RepairedParts};
 use crate::disk_usage;
 use crate::encryption::follow::KeyFollower;
+use crate::file_keys;
 use crate::live_settings;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
@@ -93,6 +95,8 @@ pub(crate) struct Actions {
     pub(crate) client_keys: Option<Rc<KeyFollower>>,
     /// Shard 0: keys of encrypted connections between nodes; `None`: there are none.
     pub(crate) node_keys: Option<Rc<KeyFollower>>,
+    /// Client of the providers of keys of files; `None`: there are none.
+    pub(crate) key_client: Option<KeyClient>,
     /// Shard 0, once the API is served: its keys and tokens.
     pub(crate) api: Rc<OnceCell<ApiFollowers>>,
 }
@@ -214,6 +218,10 @@ impl Actions {
             }
             ClusterAction::ReloadSeeds => self.reload_seeds().await,
             ClusterAction::ReloadSsl => self.reload_keys().await,
+            ClusterAction::ReloadFileKeys => {
+                let reloaded = file_keys::reload(&self.rt, &self.options, self.key_client.as_ref());
+                reloaded.await.map_err(|error| ActionError::Failed(error.to_string()))
+            }
             ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,
             ClusterAction::DisableAuditLog => self.disable_audit_log().await,
             ClusterAction::EnableFullQueryLog { changes } => {

@@ -5,7 +5,7 @@
 //! (`key_client`), which files are encrypted (`store`, `hints`). Every shard reads the file and asks before it opens
 //! anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +52,20 @@ fn hosts(options: &Options) -> BTreeMap<String, KeyHost> {
     let vaults = options.vault_hosts.0.iter().map(|(name, host)| (format!("vault:{name}"), host));
     let others = options.kms_hosts.0.iter().map(|(name, host)| (format!("kms:{name}"), host));
     vaults.chain(others).map(|(name, host)| (name, host.clone())).collect()
+}
+
+/// Holders of keys that tables may name: `key-file`, `vault:prod`.
+pub(crate) fn names(options: &Options) -> BTreeSet<String> {
+    let has_file = settings(options).iter().any(|(_, setting)| names_file(setting));
+    let file = has_file.then(|| at_rest::key_file::PROVIDER.to_owned());
+    hosts(options).into_keys().chain(file).collect()
+}
+
+/// Returns true if a setting asks for the key file. With another provider it names the file only to read what was
+/// written before.
+fn names_file(setting: &AtRestOptions) -> bool {
+    let is_provider = setting.key_provider == KeyProvider::File;
+    setting.is_set() && (is_provider || setting.secret_key_file.is_some())
 }
 
 /// The named key of a provider that a setting asks for; `None`: one of the key file.
@@ -103,6 +117,29 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<KeyClient>
     Ok(Some(client))
 }
 
+/// Reads the key file again and asks the providers for their newest keys. Keys in use stay until others are there.
+///
+/// # Errors
+/// As [`load`]; the keys in use stay.
+pub(crate) async fn reload(
+    rt: &Rt,
+    options: &Options,
+    client: Option<&KeyClient>,
+) -> Result<(), StartError> {
+    let is_set = settings(options).iter().any(|(_, setting)| setting.is_set());
+    if !is_set && client.is_none() {
+        let what = "this node has no keys of encryption at rest: set user_info_encryption or system_info_encryption";
+        return Err(StartError::Setting(what.to_owned()));
+    }
+    read_key_file(rt, options).await?;
+    if let Some(client) = client {
+        // Reads the certificates of authorities again, too.
+        client.set_hosts(hosts(options)).await.map_err(StartError::Setting)?;
+        client.refresh().await.map_err(StartError::Setting)?;
+    }
+    Ok(())
+}
+
 /// Waits for the first key of a source.
 async fn first_key(
     rt: &Rt,
@@ -125,10 +162,6 @@ async fn first_key(
 
 /// Reads the key file and gives its keys to the files of this shard.
 pub(crate) async fn read_key_file(rt: &Rt, options: &Options) -> Result<(), StartError> {
-    // A map with another provider names the file only to read what was written before.
-    let names_file = |s: &AtRestOptions| {
-        s.is_set() && (s.key_provider == KeyProvider::File || s.secret_key_file.is_some())
-    };
     let set = settings(options);
     let mut paths =
         set.iter().filter(|(_, s)| names_file(s)).map(|(name, s)| (*name, path_of(options, s)));

@@ -348,6 +348,7 @@ impl Shard {
             encryption: begun.encryption,
             client_keys: RefCell::new(begun.client_keys),
             node_keys: RefCell::new(begun.node_keys),
+            key_client: begun.key_client.take(),
             api: RefCell::new(begun.api),
             api_followers: Rc::default(),
             options: options.clone(),
@@ -488,6 +489,8 @@ struct Parts {
     client_keys: RefCell<Option<ClientKeys>>,
     /// On shard 0, until they are followed: the keys of connections between nodes.
     node_keys: RefCell<Option<NodeKeys>>,
+    /// Client of the providers of keys of this shard's files.
+    key_client: Option<KeyClient>,
     /// On shard 0, until the server of the API is created: its logins and TLS.
     api: RefCell<Option<ApiAccess>>,
     api_followers: Rc<OnceCell<ApiFollowers>>,
@@ -757,6 +760,7 @@ impl Parts {
             query_logger: query_log::logger(rt, server, &self.meshes.query_log, &self.program),
             client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
             node_keys: self.follow_node_keys(),
+            key_client: self.key_client.clone(),
             api: self.api_followers.clone(),
         })
     }

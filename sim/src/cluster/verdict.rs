@@ -10,6 +10,7 @@ use crate::damaged_start;
 use crate::encrypted;
 use crate::folded;
 use crate::inverted;
+use crate::key_provider;
 use crate::large;
 use crate::leaks;
 use crate::lwt;
@@ -65,6 +66,7 @@ pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
     large.into_iter().try_for_each(|(node, rows)| large::complete(node, rows))?;
     no_leaks(run)?;
     encrypted::check(run)?;
+    key_provider::check(run)?;
 
     let shared = run.clients.shared.borrow();
     let history = &shared.history;

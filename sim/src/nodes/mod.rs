@@ -16,6 +16,7 @@ use rt::sim::{LinkOptions, SimNode, World, WorldOptions};
 use rt::{Rt, ShardId};
 
 use crate::encrypted::{self, SharedSeen};
+use crate::key_provider::{self, KeyServer};
 use crate::leaks::Holdings;
 use crate::report::Probes;
 use crate::sabotage::Sabotage;
@@ -102,6 +103,8 @@ pub struct Nodes {
     pub mends_by_itself: bool,
     /// Observations of connections between nodes, where they are encrypted.
     pub eavesdropper: Option<SharedSeen>,
+    /// The provider of the keys of files, where there is one.
+    pub key_server: Option<KeyServer>,
     /// Rare paths that were reached.
     pub probes: Probes,
     askers: u64,
@@ -118,6 +121,7 @@ impl Nodes {
         let world = World::new(seed, WorldOptions::default());
         Nodes {
             eavesdropper: scenario.encryption.then(|| encrypted::eavesdrop(&world, seed)),
+            key_server: scenario.key_provider.then(|| KeyServer::start(&world)),
             world,
             scenario,
             sabotage,
@@ -320,6 +324,9 @@ impl Nodes {
         let mut options = options::of_seed(self, &name);
         if let Some(seen) = &self.eavesdropper {
             encrypted::prepare(self, seen, &name, &mut options);
+        }
+        if self.key_server.is_some() {
+            key_provider::prepare(self, &mut options);
         }
         let (life, outcome, admin) = start(&self.world, &name, &options, &self.scenario);
         usual_links(self, self.members.len());

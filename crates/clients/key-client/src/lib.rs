@@ -112,21 +112,42 @@ impl KeyClient {
         answered.await.unwrap_or_else(|oneshot::Dropped| Err("this node is stopping".to_owned()))
     }
 
+    /// Checks the keys in use at their providers now, and waits for the answers.
+    ///
+    /// # Errors
+    /// The failures; keys in use stay in use.
+    pub async fn refresh(&self) -> Result<(), String> {
+        let mut failures = Vec::new();
+        for KeyStatus { source, .. } in self.status() {
+            let (answer, answered) = oneshot::channel();
+            let (id, now) = (self.add_waiter(answer), self.0.rt.now());
+            let outputs = self.0.service.borrow_mut().refresh(now, &source, id);
+            self.carry_out(outputs);
+            match answered.await {
+                Ok(Ok(_)) => {}
+                Ok(Err(what)) => failures.push(format!("{source}: {what}")),
+                Err(oneshot::Dropped) => failures.push("this node is stopping".to_owned()),
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+
     /// The named keys that wrap new data keys.
     pub fn status(&self) -> Vec<KeyStatus> {
         self.0.service.borrow().status()
     }
 
     fn ask(&self, ask: KeyAsk, answer: oneshot::Sender<KeyAnswer>) {
-        let id = {
-            let mut waiters = self.0.waiters.borrow_mut();
-            let id = waiters.last_key_value().map_or(0, |(last, _)| last + 1);
-            waiters.insert(id, answer);
-            id
-        };
-        let now = self.0.rt.now();
+        let (id, now) = (self.add_waiter(answer), self.0.rt.now());
         let outputs = self.0.service.borrow_mut().ask(now, ask, id);
         self.carry_out(outputs);
+    }
+
+    fn add_waiter(&self, answer: oneshot::Sender<KeyAnswer>) -> u64 {
+        let mut waiters = self.0.waiters.borrow_mut();
+        let id = waiters.last_key_value().map_or(0, |(last, _)| last + 1);
+        waiters.insert(id, answer);
+        id
     }
 
     fn carry_out(&self, outputs: Vec<Output>) {

@@ -178,6 +178,14 @@ fn a_key_is_in_use_through_an_outage_and_a_rotated_one_after_the_next_check() {
         let wrapped = rt.fs().wrap_data_key(&key, Some(&source)).await.unwrap();
         assert!(wrapped.version == 2 && rt.fs().is_wrapped_by_active(&wrapped, Some(&source)));
         assert_eq!(open(&rt, &record).await, Ok(key.clone()), "the one before opens still");
+        *provider.borrow_mut().keys.get_mut("k").unwrap() = 3;
+        client.refresh().await.unwrap();
+        assert_eq!(client.status()[0].version, Some(3), "on demand");
+        provider.borrow_mut().fault = Fault::Refuses;
+        let error = client.refresh().await.unwrap_err();
+        assert!(error.contains("vault:a") && error.contains("403"), "{error}");
+        assert!(!error.contains("token"), "INV-key-providers-2");
+        provider.borrow_mut().fault = Fault::None;
         rt.sleep(Duration::from_secs(700)).await;
         assert_eq!(rt.with_provided_keys(|keys| keys.cached()), 0, "it is forgotten");
         assert_eq!(open(&rt, &record).await, Ok(key), "and asked for again");

@@ -394,6 +394,9 @@ cluster_commands! {
     /// Loads keys and certificates of encrypted connections again, for new connections.
     ReloadSsl {} as given
         = CommandRow::new("reload_ssl", Scope::Shard, Class::Changes), "reloadssl";
+    /// Reads the key file of encryption at rest again, and asks the providers of keys for their newest ones.
+    ReloadFileKeys {} as given
+        = CommandRow::new("reload_file_keys", Scope::Shard, Class::Changes), "reloadkeys";
     /// Switches the audit log on, or changes its settings, until the node stops.
     EnableAuditLog {
         /// Keys of `audit_logging_options` with values other than those of the configuration.

@@ -11,8 +11,9 @@ use cql_plan::created;
 use cql_plan::ddl::DdlContext;
 use cql_plan::guardrails::Watch;
 use cql_plan::{DdlPlan, SchemaEvent};
+use cql_wire::ErrorCode;
 use membership::SubmitError;
-use schema::Schema;
+use schema::{Schema, SchemaChange, TableKeys};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -95,6 +96,9 @@ async fn change(
             };
             plan.outcome(&mut cx)?
         };
+        for change in &outcome.changes {
+            has_keys(executor, change, &snapshot.schema)?;
+        }
         let warnings = outcome.warnings;
         if outcome.changes.is_empty() {
             return Ok(Changed { event: outcome.event, warnings });
@@ -108,6 +112,32 @@ async fn change(
             Err(error) => await_next_attempt(executor, error, "schema change", deadline).await?,
         }
     }
+}
+
+/// Refuses a table whose files this node could not write: no file is written in the clear instead.
+fn has_keys(executor: &Executor, change: &SchemaChange, before: &Schema) -> Result<()> {
+    let (SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table)) = change else {
+        return Ok(());
+    };
+    let Some(option) = table.options.encryption() else { return Ok(()) };
+    let earlier = before.tables_by_id.get(&table.id);
+    if earlier.and_then(|table| table.options.encryption()).as_ref() == Some(&option) {
+        return Ok(());
+    }
+    let known = &executor.settings.key_sources;
+    let what = match &option.keys {
+        TableKeys::None => return Ok(()),
+        TableKeys::File if known.contains("key-file") => return Ok(()),
+        TableKeys::File => "this node has no key file: set user_info_encryption".to_owned(),
+        TableKeys::Host { kind, host, .. } if known.contains(&format!("{kind}:{host}")) => {
+            return Ok(());
+        }
+        TableKeys::Host { kind, host, .. } => {
+            format!("{kind}_hosts of this node's settings has no host \"{host}\"")
+        }
+    };
+    let (code, option) = (ErrorCode::ConfigError, schema::TABLE_ENCRYPTION);
+    Err(Failure::Plain(code, format!("{option} cannot be used: {what}")))
 }
 
 /// The creator of a thing gets all permissions on it, in the same entry.

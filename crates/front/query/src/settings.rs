@@ -1,7 +1,7 @@
 //! Settings of execution, and the times that requests may take.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub struct QuerySettings {
     pub default_keyspace_rf: u32,
     /// Compaction of a table whose statement names none; `None`: size-tiered.
     pub default_compaction: Option<BTreeMap<String, String>>,
+    /// Holders of keys that tables may name in their encryption: `key-file`, `vault:prod`.
+    pub key_sources: BTreeSet<String>,
     /// Limits on statements, as they are at first: [`crate::Executor::guardrails`].
     pub guardrails: Guardrails,
     /// The longest time for any request but TRUNCATE and schema changes, whatever the other
@@ -175,6 +177,7 @@ impl QuerySettings {
             use_statements_enabled: true,
             default_keyspace_rf: 1,
             default_compaction: None,
+            key_sources: BTreeSet::new(),
             guardrails: Guardrails::default(),
             native_transport_timeout: Duration::from_secs(12),
             trace_ttl_seconds: 86_400,

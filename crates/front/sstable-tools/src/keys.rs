@@ -3,13 +3,14 @@
 //! Owns: the command line, the output, how a key file is replaced. Never: formats (crates `at-rest` and `sstable`). A
 //! key is never printed.
 
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use at_rest::{KeyRing, generated_line, parse_keys};
+use at_rest::{KeyRecord, KeyRing, generated_line, parse_keys};
 use clap::Subcommand;
 use rt::Rt;
 use sstable::{Component, Rewrapped, Sealing, key_record, rewrap};
@@ -160,15 +161,35 @@ async fn list(rt: Rt, paths: Vec<String>) -> u8 {
         Err(lines) => return super::wrong_paths(&lines),
     };
     let (targets, mut worst) = found.told();
+    let mut totals: BTreeMap<String, u64> = BTreeMap::new();
     for target in targets {
         let path = target.file(Component::Data);
         match key_record(&rt.fs(), &target.directory, target.set).await {
-            Ok(None) => say_line!("{path}: not encrypted"),
-            Ok(Some(record)) => say_line!("{path}: key {} of {}", record.key, record.provider),
+            Ok(None) => {
+                say_line!("{path}: not encrypted");
+                *totals.entry("not encrypted".to_owned()).or_default() += 1;
+            }
+            Ok(Some(record)) => {
+                let key = named(&record);
+                say_line!("{path}: {key}");
+                *totals.entry(key).or_default() += 1;
+            }
             Err(error) => worst = worst.max(super::report(&path, &error.into())),
         }
     }
+    for (key, sets) in totals {
+        say_line!("{sets} SSTables: {key}");
+    }
     worst
+}
+
+/// The named key of a record, as `list` prints it.
+fn named(record: &KeyRecord) -> String {
+    let KeyRecord { provider, key, version, .. } = record;
+    match *version {
+        0 => format!("key {key} of {provider}"),
+        version => format!("key {key} of {provider}, version {version}"),
+    }
 }
 
 async fn rewrap_all(rt: Rt, paths: Vec<String>) -> u8 {

@@ -152,6 +152,18 @@ impl KeyService {
         self.poll(now)
     }
 
+    /// Checks the key of a source now; the waiter is answered with the one in use after it.
+    pub fn refresh(&mut self, now: Instant, source: &KeySource, waiter: u64) -> Vec<Output> {
+        if !self.hosts.contains_key(&source.provider) {
+            return vec![Output::Answer(waiter, Err(unknown(source)))];
+        }
+        let deadline = now + ANSWER_MAX;
+        let pending = self.pending_of(now, KeyAsk::New(source.clone()));
+        pending.waiters.push(Waiter { id: waiter, deadline });
+        pending.due = now;
+        self.poll(now)
+    }
+
     fn pending_of(&mut self, now: Instant, ask: KeyAsk) -> &mut Pending {
         self.pending.entry(ask).or_insert_with(|| Pending {
             waiters: Vec::new(),

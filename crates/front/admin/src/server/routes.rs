@@ -95,7 +95,7 @@ pub const ROUTES: &[Route] = &[
              set_counter_cache_capacity (bytes), invalidate_counter_cache,\n\
              set_concurrent_compactors (count), set_compaction_share (share),\n\
              set_batchlog_throttle (kib_per_second), replay_batchlog,\n\
-             refresh_size_estimates, reload_seeds, reload_ssl, stop_daemon,\n\
+             refresh_size_estimates, reload_seeds, reload_ssl, reload_file_keys, stop_daemon,\n\
              enable_audit_log (changes), disable_audit_log,\n\
              enable_full_query_log (changes), disable_full_query_log, reset_full_query_log,\n\
              move (token), rebuild (datacenter, keyspace, tokens, sources, exclude_local_dc),\n\

@@ -341,6 +341,11 @@ pub(super) fn reload_ssl(line: &Line) -> Outcome {
     tell(&line.api, &ClusterCommand::ReloadSsl {}).map(|_| String::new())
 }
 
+/// `reloadkeys`.
+pub(super) fn reload_file_keys(line: &Line) -> Outcome {
+    tell(&line.api, &ClusterCommand::ReloadFileKeys {}).map(|_| String::new())
+}
+
 /// Prints the seeds after these words.
 fn seeds(api: &NodeApi, what: &str) -> Outcome {
     let (seeds, node) = (settings(api)?.seeds, node(api)?);

@@ -347,6 +347,7 @@ pub const VERBS: &[Verb] = &[
         .takes("<keyspace> <table>", "The keyspace and table name", usize::MAX)
         .kinds(&[Keyspace, Table]),
     Verb::new("reloadcidrgroupscache", "Reload CIDR groups cache with latest entries in cidr_groups table (there is none: a change counts from the next statement on)", &[get("/api/v1/cidr_groups")], cidr::reload_groups),
+    Verb::new("reloadkeys", "Read the key file of encryption at rest again, and ask the providers of keys for their newest ones; new files are encrypted with them", &[cluster("reload_file_keys")], settings::reload_file_keys),
     Verb::new("reloadseeds", "Reload the seed node list from the configuration", &[cluster("reload_seeds"), get(CLUSTER), get("/api/v1/node")], settings::reload_seeds),
     Verb::new("reloadssl", "Signals Cassandra to reload SSL certificates", &[cluster("reload_ssl")], settings::reload_ssl),
     Verb::new("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID", &[cluster("remove_node"), cluster("force_removal"), get("/api/v1/node"), get(CLUSTER)], cluster::remove_node)

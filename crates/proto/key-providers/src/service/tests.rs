@@ -119,10 +119,14 @@ fn a_check_keeps_the_key_in_use_unless_the_named_key_was_rotated() {
     service.poll(at(2403));
     assert_eq!(shown(&service.answered(at(2404), &new, Ok(made(3, 4)), 0)), ["use [3, 3, 3, 3]"]);
     assert_eq!(service.status()[0].version, Some(4));
+    // On demand, before its time.
+    assert_eq!(shown(&service.refresh(at(2405), &source("k"), 9)), ["new k"]);
+    let demanded = service.answered(at(2406), &new, Ok(made(4, 5)), 0);
+    assert_eq!(shown(&demanded), ["use [4, 4, 4, 4]", "9 <- [4, 4, 4, 4]"]);
     // An alias that means another key.
-    let other = Made { resolved: "arn:2".to_owned(), ..made(5, 4) };
-    service.poll(at(3604));
-    assert_eq!(shown(&service.answered(at(3604), &new, Ok(other), 0)), ["use [5, 5, 5, 5]"]);
+    let other = Made { resolved: "arn:2".to_owned(), ..made(5, 5) };
+    service.poll(at(3606));
+    assert_eq!(shown(&service.answered(at(3606), &new, Ok(other), 0)), ["use [5, 5, 5, 5]"]);
 }
 
 #[test]
