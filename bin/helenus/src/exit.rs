@@ -46,7 +46,10 @@ pub fn of_start(error: &StartError) -> u8 {
 
 fn of_topology(error: &TopologyError) -> u8 {
     match error {
-        TopologyError::Address(_) | TopologyError::Setting(_) => USAGE,
+        // A removed node needs an operator: another directory, or no start at all.
+        TopologyError::Address(_) | TopologyError::Setting(_) | TopologyError::Removed { .. } => {
+            USAGE
+        }
         TopologyError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | TopologyError::Submit(SubmitError::Rejected(_))
         | TopologyError::Identity { .. } => DAMAGED,

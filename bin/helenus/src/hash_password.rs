@@ -26,7 +26,7 @@ pub struct Arguments {
     /// Argument is the plain text password
     #[arg(short, long, value_name = "PASSWORD", group = "source", allow_hyphen_values = true)]
     plain: Option<String>,
-    /// Input is a file (or - for stdin) to read the password from, newlines included
+    /// Input is a file (or - for stdin) to read the password from; its trailing newline is part of the password
     #[arg(short, long, value_name = "FILE", group = "source")]
     input: Option<PathBuf>,
     /// Number of hash rounds, as a power of two

@@ -40,7 +40,7 @@ pub struct NodeFile {
     pub number: u16,
     /// `127.0.0.N`.
     pub address: String,
-    /// Data centre.
+    /// Datacenter.
     pub datacenter: String,
     /// Rack.
     pub rack: String,

@@ -86,7 +86,7 @@ pub enum Command {
     },
     /// Start one more node and wait until it has joined and serves clients
     Add {
-        /// Its data centre [default: the one with the fewest nodes]
+        /// Its datacenter [default: the one with the fewest nodes]
         #[arg(long)]
         dc: Option<String>,
         /// Its rack [default: the one with the fewest nodes there]
@@ -106,13 +106,14 @@ pub enum Command {
         node: u16,
         #[command(flatten)]
         place: Place,
-        #[command(flatten)]
-        login: ApiFlags,
         /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
+        // Last: options after a flattened group are shown under its heading.
+        #[command(flatten)]
+        login: ApiFlags,
     },
-    /// Stop a node's clock, as SIGSTOP does: its connections stay open and nothing answers
+    /// Stop a node's process, as SIGSTOP does: its connections stay open and nothing answers
     Pause {
         /// Its number, from 1 on
         node: u16,
@@ -158,8 +159,8 @@ pub enum Command {
 }
 
 const START_HELP: &str = "\
-Node N listens on 127.0.0.N (--address moves that): 9042 for CQL, 7000 for other nodes, 10000 for nodetool; its files are in
-DIR/nodeN, its log is DIR/nodeN.log. Options after -- go to every node:
+Node N listens on 127.0.0.N (--address moves that): 9042 for CQL, 7000 for other nodes, 10000 for nodetool.
+Its files are in DIR/nodeN, its log is DIR/nodeN.log. Options after -- go to every node:
   helenus cluster start --nodes 3 --racks a,b,c -- --log-level debug
 Without options, the nodes of an existing DIR are started as they were made. Variables of the
 environment that begin with HELENUS_ are not passed on. Ctrl-C stops what was started.";
@@ -348,7 +349,7 @@ fn stop_nodes(
     dir.save(file)?;
     match running.as_slice() {
         [] => say_line!("nothing to stop"),
-        _ if left.is_empty() => say_line!("stopped: {}", listed(&running)),
+        _ if left.is_empty() => say_line!("stopped: node {}", listed(&running)),
         _ => {
             return Err(Failure::failed(format!(
                 "still running after {} s: node {}; see its log (\"helenus cluster logs N\"), or \

@@ -39,10 +39,10 @@ pub struct Arguments {
     /// How many nodes [default: 3]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     nodes: Option<u16>,
-    /// Names of racks, given to the nodes of a data centre in turn [default: rack1,rack2,rack3]
+    /// Names of racks, given to the nodes of a datacenter in turn [default: rack1,rack2,rack3]
     #[arg(long, value_delimiter = ',')]
     racks: Option<Vec<String>>,
-    /// How many data centres, given to the nodes in turn: datacenter1, datacenter2, … [default: 1]
+    /// How many datacenters, given to the nodes in turn: datacenter1, datacenter2, … [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     dcs: Option<u16>,
     /// Shards of each node [default: the cores divided by the nodes]
@@ -98,7 +98,7 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
     let nodes = arguments.nodes.unwrap_or(NODES_DEFAULT);
     let datacenters = arguments.dcs.unwrap_or(1);
     if datacenters > nodes {
-        return Err(Failure::usage(format!("{datacenters} data centres need as many nodes")));
+        return Err(Failure::usage(format!("{datacenters} datacenters need as many nodes")));
     }
     let standard = || ["rack1", "rack2", "rack3"].map(str::to_owned).to_vec();
     let racks = arguments.racks.clone().unwrap_or_else(standard);
@@ -129,12 +129,12 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
     Ok(file)
 }
 
-/// Checks that a rack or a data centre can have this name.
+/// Checks that a rack or a datacenter can have this name.
 pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(plain) {
         return Err(Failure::usage(format!(
-            "\"{name}\" is no name of letters, digits, - and _ for a rack or data centre"
+            "\"{name}\" is no name of letters, digits, - and _ for a rack or datacenter"
         )));
     }
     Ok(())
@@ -179,7 +179,7 @@ pub(super) fn check_same(
             file.nodes.iter().map(|n| (n.datacenter.clone(), n.rack.clone())).collect()
         };
         if places(&again) != places(file) {
-            return different("--racks and --dcs", "other racks or data centres".to_owned());
+            return different("--racks and --dcs", "other racks or datacenters".to_owned());
         }
     }
     Ok(())
@@ -523,7 +523,7 @@ pub(super) fn summary(file: &ClusterFile, dir: &Path) -> String {
     format!(
         "\
 cluster \"{}\" is up: {} nodes in {}
-contact points  {} port {CQL_PORT}, data centre {}
+contact points  {} port {CQL_PORT}, datacenter {}
 cqlsh           cqlsh {first} {CQL_PORT}
 Python driver   Cluster([{}], port={CQL_PORT})
 nodetool        helenus nodetool -h {first} -p {API_PORT} status

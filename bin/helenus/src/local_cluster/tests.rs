@@ -237,7 +237,7 @@ fn a_node_that_does_not_run_is_neither_killed_nor_stopped() {
 fn summary_says_how_to_connect() {
     let file = plan(&arguments("--nodes 2"), 2, 1 << 30).unwrap();
     let text = summary(&file, &PathBuf::from("./d"));
-    assert!(text.contains("127.0.0.1,127.0.0.2 port 9042, data centre datacenter1"), "{text}");
+    assert!(text.contains("127.0.0.1,127.0.0.2 port 9042, datacenter datacenter1"), "{text}");
     assert!(text.contains("Cluster([\"127.0.0.1\", \"127.0.0.2\"], port=9042)"), "{text}");
     assert!(text.contains("helenus cluster stop --dir ./d"), "{text}");
 }

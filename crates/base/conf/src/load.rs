@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::at_rest::AtRestOptions;
 use crate::audit::AuditOptions;
 use crate::consistency;
-use crate::encryption::{EncryptionOptions, WrongKey};
+use crate::encryption::{EncryptionOptions, UNKNOWN, WrongKey};
 use crate::guardrails;
 use crate::key_hosts::{KmsHosts, VaultHosts};
 use crate::known;
@@ -82,6 +82,14 @@ pub enum ConfError {
         expected: String,
         /// The value.
         found: String,
+    },
+    /// A key of a map that no setting has.
+    #[error("{origin}: unknown key \"{name}\"")]
+    UnknownKey {
+        /// Place of the key.
+        origin: Origin,
+        /// Setting and key.
+        name: String,
     },
     /// Two spellings of one setting in one layer.
     #[error("{origin}: \"{name}\" is the old spelling of \"{new}\", which is set too")]
@@ -201,7 +209,13 @@ pub enum Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Warning::Unknown { origin, name } => write!(f, "{origin}: unknown setting \"{name}\""),
+            Warning::Unknown { origin, name } => {
+                write!(f, "{origin}: unknown setting \"{name}\"")?;
+                match nearest(name) {
+                    Some(near) => write!(f, ", did you mean \"{}\"?", near.replace('-', "_")),
+                    None => Ok(()),
+                }
+            }
             Warning::NotSupportedYet { origin, name, value, .. } => {
                 write!(
                     f,
@@ -576,6 +590,10 @@ impl Loader {
             };
             let separator = if key.key.is_empty() { "" } else { "." };
             let full = format!("{name}{separator}{}", key.key);
+            if key.expected == UNKNOWN {
+                self.errors.push(ConfError::UnknownKey { origin, name: full });
+                continue;
+            }
             let masked = Node::scalar("***");
             let value = if key.is_shown() { &key.value } else { &masked };
             self.wrong(origin, &full, &key.expected, value);

@@ -327,7 +327,7 @@ mod tests {
                 "{internode_encryption: most}",
                 "internode_encryption expects one of none, dc, rack, all, transitional",
             ),
-            ("{internode: all}", "internode expects to be one of the keys in docs/user/tls.md"),
+            ("{internode: all}", "internode expects to be a known key"),
             ("{outbound_keystore: [a]}", "outbound_keystore expects a text"),
             (
                 "{outbound_keystore: a, ssl_context_factory: {class_name: PEMBasedSslContextFactory, \

@@ -57,10 +57,10 @@ pub fn split_answer(answer: &[u8]) -> Result<(u16, Vec<u8>), String> {
     if answer.is_empty() {
         return Err("the node ended before it answered; its log says why".to_owned());
     }
-    let end = answer
-        .windows(4)
-        .position(|w| w == b"\r\n\r\n")
-        .ok_or_else(|| "the answer is not HTTP or was cut off".to_owned())?;
+    let end = answer.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(|| {
+        "the answer is not HTTP or was cut off; the port must be that of the API (api_port)"
+            .to_owned()
+    })?;
     let (head, body) = answer.split_at(end);
     let body = body.get(4..).unwrap_or(&[]);
     let head = std::str::from_utf8(head).map_err(|e| e.to_string())?;

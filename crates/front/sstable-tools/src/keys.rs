@@ -90,7 +90,13 @@ async fn generate(rt: Rt, id: String, prepend: bool, path: String) -> u8 {
         let text = format!("{line}\n{before}");
         // A key file that a node would refuse is not written.
         parse_keys(&text).map_err(|error| error.to_string())?;
-        put(&path, &text, prepend).map_err(|error| error.to_string())
+        put(&path, &text, prepend).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => "the file exists; --prepend adds a key to it".to_owned(),
+            ErrorKind::NotFound => {
+                "its directory does not exist; create it with mode 700".to_owned()
+            }
+            _ => error.to_string(),
+        })
     });
     match written {
         Ok(()) => {

@@ -69,9 +69,6 @@ pub struct Load {
     /// Replicas that must have each row: ALL, or ONE, QUORUM, LOCAL_QUORUM, ... where nodes are down
     #[arg(long, default_value = "ALL", value_name = "LEVEL", value_parser = LEVELS)]
     consistency_level: String,
-    /// Login at the API of the nodes
-    #[command(flatten)]
-    login: ApiFlags,
     /// Print no progress
     #[arg(long)]
     no_progress: bool,
@@ -81,6 +78,10 @@ pub struct Load {
     /// Directory KEYSPACE/TABLE or KEYSPACE/TABLE-ID with SSTables
     #[arg(required = true, value_name = "DIR")]
     directory: String,
+    // Last: options after a flattened group are shown under its heading.
+    /// Login at the API of the nodes
+    #[command(flatten)]
+    login: ApiFlags,
 }
 
 pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {

@@ -119,8 +119,8 @@ pub enum Refusal {
     Yourself,
     /// The receiver does not know the sender.
     #[error(
-        "this node's metadata has no member {0}: it was removed, or this node is behind; if it was \
-         removed, start with an empty data directory to join anew"
+        "the metadata of the refusing peer has no member {0}: the member was removed, or the peer is behind; if it \
+         was removed, start with an empty data directory to join again"
     )]
     UnknownHost(HostId),
     /// The address belongs to another node now.

@@ -106,8 +106,8 @@ pub enum SubmitError {
     },
     /// Too few voters answered; nothing happened.
     #[error(
-        "a metadata change needs {required} voters and {received} answered; nothing was changed: \
-         start the other nodes and try again"
+        "a metadata change needs a majority of the voters ({required}), and {received} answered; nothing was \
+         changed: start the nodes that are down and try again"
     )]
     NoMajority {
         /// Voters that answered.

@@ -159,7 +159,7 @@ fn wrong_keys_of_encryption_are_named_with_their_lines_and_without_secrets() {
                 require_client_auth: some\n  keystore_password: [hidden]\n";
     let errors = yaml(text).unwrap_err().to_string();
     let expected = [
-        "cassandra.yaml:3: \"client_encryption_options.keystore_pasword\" expects",
+        "cassandra.yaml:3: unknown key \"client_encryption_options.keystore_pasword\"",
         "cassandra.yaml:4: \"client_encryption_options.require_client_auth\" expects one of true, false, optional",
         "cassandra.yaml:5: \"client_encryption_options.keystore_password\" expects a text",
     ];
@@ -206,7 +206,7 @@ fn encryption_between_nodes_is_checked_as_a_whole() {
         (
             "server_encryption_options:\n  internode_encryption: all\n  keystore_pasword: x\n"
                 .to_owned(),
-            "cassandra.yaml:3: \"server_encryption_options.keystore_pasword\" expects",
+            "cassandra.yaml:3: unknown key \"server_encryption_options.keystore_pasword\"",
         ),
         (
             "internode_authenticator: Ldap\n".to_owned(),
@@ -351,6 +351,20 @@ fn scyllas_certificate_logins_need_queries() {
     assert_eq!(options.auth_certificate_role_queries.0.len(), 1);
     assert!(with("").unwrap_err().to_string().contains("must name at least one query"));
     assert!(with("auth_certificate_role_queries: [{source: ISSUER, query: a}]\n").is_err());
+}
+
+#[test]
+fn misspelt_settings_and_keys_are_named_as_unknown() {
+    let warnings = yaml("authenticatr: PasswordAuthenticator\n").unwrap().warnings;
+    assert_eq!(
+        warnings[0].to_string(),
+        r#"cassandra.yaml:1: unknown setting "authenticatr", did you mean "authenticator"?"#
+    );
+    let errors = yaml("client_encryption_options:\n  optionel: true\n").unwrap_err().0;
+    assert_eq!(
+        errors[0].to_string(),
+        r#"cassandra.yaml:2: unknown key "client_encryption_options.optionel""#
+    );
 }
 
 #[test]

@@ -18,7 +18,8 @@ pub fn help(name: Option<&str>) -> String {
 fn list() -> String {
     let mut out = String::from(
         "usage: helenus nodetool [(-p <port> | --port <port>)] [(-pp | --print-port)]\n        \
-         [(-h <host> | --host <host>)] <command> [<args>]\n\nThe nodetool commands are:\n",
+         [(-h <host> | --host <host>)] [-u <role> -pw <password> | --token-file <file>] [--ssl]\n        \
+         <command> [<args>]\n\nThe nodetool commands are:\n",
     );
     for verb in VERBS {
         out.push_str(&format!("    {:<34}{}\n", verb.name, verb.help));

@@ -25,14 +25,14 @@ const OLD_PROTOCOLS: &str = "native_transport_allow_older_protocols";
 
 /// All verbs that are carried out; the others of Cassandra's are in [`super::REFUSED`].
 pub const VERBS: &[Verb] = &[
-    Verb::new("abortbootstrap", "Takes a node out that joins and has not finished; start it again with an empty work directory", &[cluster("abort_bootstrap")], cluster::abort_bootstrap)
+    Verb::new("abortbootstrap", "Remove a node that has not finished joining; start it again with an empty work directory", &[cluster("abort_bootstrap")], cluster::abort_bootstrap)
         .flags(&[
             valued(&["--node"], "node", "Node ID of the node that failed bootstrap"),
             valued(&["--ip"], "ip", "IP of the node that failed bootstrap"),
         ]),
     Verb::new("abortdecommission", "Abort an in-progress decommission of the node I am connecting to while its data is copied", &[cluster("abort_movement")], cluster::abort_movement),
     Verb::new("abortmove", "Abort an in-progress move of the node I am connecting to while data is copied", &[cluster("abort_movement")], cluster::abort_movement),
-    Verb::new("abortrebuild", "Abort an in-progress rebuild of the node I am connecting to; what came stays, and the same rebuild goes on with the rest", &[cluster("abort_rebuild")], |line| tell(&line.api, &ClusterCommand::AbortRebuild {})),
+    Verb::new("abortrebuild", "Abort an in-progress rebuild of the node I am connecting to; received data stays, and the same rebuild continues with the rest", &[cluster("abort_rebuild")], |line| tell(&line.api, &ClusterCommand::AbortRebuild {})),
     Verb::new("abortremovenode", "Abort the removal of a dead node while its data is copied", &[cluster("abort_removal")], cluster::abort_removal)
         .takes("[<ID>]", "Host ID of the node; the one whose removal is in progress otherwise", 1)
         .kinds(&[HostId]),
@@ -40,7 +40,7 @@ pub const VERBS: &[Verb] = &[
         .needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate")
         .kinds(&[Address])
         .scylla(&["POST /gossiper/assassinate/{addr}"]),
-    Verb::new("autorepairstatus", "Print what is repaired by itself, and when it was", &[get("/api/v1/auto_repair")], repair::auto_status),
+    Verb::new("autorepairstatus", "Print the schedule of automatic repairs, and when each was last done", &[get("/api/v1/auto_repair")], repair::auto_status),
     Verb::new("bootstrap", "Monitor/manage node's bootstrap process", &[get(CLUSTER)], cluster::bootstrap)
         .flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")])
         .takes("resume", "Resume bootstrap streaming", 1)
@@ -262,18 +262,18 @@ pub const VERBS: &[Verb] = &[
         .scylla(&["GET /storage_service/load", "GET /system/uptime_ms"]),
     Verb::new("join", "Join the ring", &[get(CLUSTER)], settings::join)
         .scylla(&["GET /storage_service/join_ring"]),
-    Verb::new("invalidatecidrpermissionscache", "Invalidate the cidr permissions cache (nothing is remembered longer than it is true)", &[get("/api/v1/cidr_groups")], cidr::invalidate)
+    Verb::new("invalidatecidrpermissionscache", "Invalidate the cidr permissions cache (does nothing: it is never stale)", &[get("/api/v1/cidr_groups")], cidr::invalidate)
         .takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX)
         .kinds(&[Role]),
     Verb::new("invalidatecountercache", "Invalidate the counter cache", &[cluster("invalidate_counter_cache")], |line| tell(&line.api, &ClusterCommand::InvalidateCounterCache {})),
     Verb::new("invalidatecredentialscache", "Invalidate the credentials cache", &[delete("/api/v1/credentials_cache")], cidr::forget_credentials)
         .takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX)
         .kinds(&[Role]),
-    Verb::new("invalidatekeycache", "Invalidate the key cache (there is none: nothing is kept of keys)", &[get(CLUSTER)], settings::invalidate_key_cache),
-    Verb::new("invalidatenetworkpermissionscache", "Invalidate the network permissions cache (nothing is remembered longer than it is true)", &[get("/api/v1/node")], node::asked)
+    Verb::new("invalidatekeycache", "Invalidate the key cache (does nothing: there is no key cache)", &[get(CLUSTER)], settings::invalidate_key_cache),
+    Verb::new("invalidatenetworkpermissionscache", "Invalidate the network permissions cache (does nothing: it is never stale)", &[get("/api/v1/node")], node::asked)
         .takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX)
         .kinds(&[Role]),
-    Verb::new("invalidatepermissionscache", "Invalidate the permissions cache (nothing is remembered longer than it is true)", &[get("/api/v1/node")], auth_caches::permissions)
+    Verb::new("invalidatepermissionscache", "Invalidate the permissions cache (does nothing: it is never stale)", &[get("/api/v1/node")], auth_caches::permissions)
         .flags(&[
             switch(&["--all-functions"], "Invalidate permissions for 'ALL FUNCTIONS'"),
             switch(&["--all-keyspaces"], "Invalidate permissions for 'ALL KEYSPACES'"),
@@ -289,7 +289,7 @@ pub const VERBS: &[Verb] = &[
         ])
         .takes("[<role>]", "A role for which permissions to specified resources need to be invalidated", usize::MAX)
         .kinds(&[Role]),
-    Verb::new("invalidaterolescache", "Invalidate the roles cache (nothing is remembered longer than it is true)", &[get("/api/v1/node")], node::asked)
+    Verb::new("invalidaterolescache", "Invalidate the roles cache (does nothing: it is never stale)", &[get("/api/v1/node")], node::asked)
         .takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX)
         .kinds(&[Role]),
     Verb::new("invalidaterowcache", "Invalidate the row cache", &[cluster("invalidate_row_cache")], |line| tell(&line.api, &ClusterCommand::InvalidateRowCache {})),
@@ -397,7 +397,7 @@ pub const VERBS: &[Verb] = &[
             valued(&["--update-interval"], "update-interval", "Update interval in milliseconds: refused, what is remembered is never read again"),
             valued(&["--validity-period"], "validity-period", "Validity period in milliseconds"),
         ]),
-    Verb::new("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops", &[put("/api/v1/auto_repair")], repair::set_auto)
+    Verb::new("setautorepairconfig", "Switch automatic repairs on or off, until the node stops", &[put("/api/v1/auto_repair")], repair::set_auto)
         .takes("enabled true | enabled false", "What is set, and to what", 2)
         .kinds(&[Word]),
     Verb::new("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.", &[cluster("set_batchlog_throttle")], settings::set_batchlog_throttle)
@@ -430,7 +430,7 @@ pub const VERBS: &[Verb] = &[
     Verb::new("setdefaultrf", "Sets default keyspace replication factor.", &[cluster("set_setting")], settings::set_default_rf)
         .needs("default_rf", "<value>", "Default replication factor")
         .kinds(&[Number]),
-    Verb::new("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.", &[cluster("set_hint_throttle")], limits::set_hint_throttle)
+    Verb::new("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per node that hints are sent to", &[cluster("set_hint_throttle")], limits::set_hint_throttle)
         .needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second")
         .kinds(&[Number])
         .scylla(&["POST /storage_service/hinted_handoff"]),
@@ -457,8 +457,8 @@ pub const VERBS: &[Verb] = &[
         .needs("stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling")
         .kinds(&[Number])
         .scylla(&["POST /storage_service/stream_throughput"]),
-    Verb::new("settimeout", "Set the specified timeout in ms, or 0 to disable timeout", &[cluster("set_timeout")], limits::set_timeout)
-        .takes("<timeout_type> <timeout_in_ms>", "Timeout type followed by value in ms (0 disables socket streaming timeout)", usize::MAX)
+    Verb::new("settimeout", "Set the specified timeout in ms", &[cluster("set_timeout")], limits::set_timeout)
+        .takes("<timeout_type> <timeout_in_ms>", "Timeout type (one of read, range, write, counterwrite, cascontention, truncate, misc) followed by value in ms, 1 at least", usize::MAX)
         .requires("args")
         .kinds(&[Word, Number])
         .scylla(&["POST /storage_proxy/read_rpc_timeout"]),
@@ -518,7 +518,7 @@ pub const VERBS: &[Verb] = &[
         .flags(&[valued(&["-id", "--compaction-id"], "compactionId", "Use -id to stop a compaction by the specified id. Ids are those that compactionstats shows.")])
         .takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, RELOCATE, ANTICOMPACTION, GARBAGE_COLLECT, SCRUB, VERIFY; of Cassandra's other types none run here", 1)
         .kinds(&[Word]),
-    Verb::new("stopdaemon", "Stop cassandra daemon", &[cluster("stop_daemon")], settings::stop_daemon),
+    Verb::new("stopdaemon", "Drain this node and end its process", &[cluster("stop_daemon")], settings::stop_daemon),
     Verb::new("tablehistograms", "Print statistic histograms for a given table", &[get("/api/v1/tables")], tables::table_histograms)
         .also(&["cfhistograms"])
         .takes("[<keyspace> <table> | <keyspace.table>]", "The keyspace and table name", usize::MAX)

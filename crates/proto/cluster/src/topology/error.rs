@@ -71,8 +71,8 @@ pub enum MembershipError {
     #[error("{count} voters given, it must be 1 to {max}, each once", max = VOTERS_MAX)]
     VoterCount { count: usize },
     #[error(
-        "ranges of node {host} and node {other} would move at the same time: start it again when \
-         node {other} is done, or give that up"
+        "ranges of node {host} and node {other} would move at the same time: a join waits until node {other} is \
+         done; repeat another command then, or abort the movement of node {other}"
     )]
     Overlap { host: HostId, other: HostId },
     #[error(
