@@ -62,7 +62,7 @@ impl RecordSource {
                 // The directory was empty when it was opened to be followed.
                 let log = ChronicleLog::new(&files.path);
                 *self = RecordSource::Cassandra(CassandraFiles { log, damaged: 0 });
-                self.next()
+                self.next_record()
             }
             RecordSource::Cassandra(files) => files.next(),
         }
@@ -396,7 +396,7 @@ pub(crate) mod tests {
         fs::write(at.join("20261128-13.cq4"), b"no queue").unwrap();
         fs::write(at.join("metadata.cq4t"), b"table").unwrap();
         let mut source = RecordSource::open(at, Follow::No).unwrap();
-        assert_eq!(source.next().unwrap(), Some(record(1, "SELECT 1")));
+        assert_eq!(source.next_record().unwrap(), Some(record(1, "SELECT 1")));
         assert_eq!(all(&mut source), [2, 3]);
         assert_eq!(source.damaged(), 1);
         // Appended, as a followed one is.
@@ -412,7 +412,7 @@ pub(crate) mod tests {
         assert_eq!(all(&mut followed), [5]);
         assert!(all(&mut followed).is_empty());
         fs::write(at.join("20261128-13.cq4"), queue_file(&[audit_record("line")], true)).unwrap();
-        let failure = RecordSource::open(at, Follow::No).unwrap().next().unwrap_err();
+        let failure = RecordSource::open(at, Follow::No).unwrap().next_record().unwrap_err();
         let text = "20261128-13.cq4 at offset 40: Unsupported record type field [audit] - supported record types are \
             [single-query, batch]";
         assert!(failure.message.ends_with(text), "{}", failure.message);
