@@ -44,7 +44,7 @@ const UNDELAYED: Duration = Duration::from_millis(500);
 /// Longest time from the order to the end: closing the log takes at most ten seconds.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// What the files do.
+/// Behaviour of the files of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Files {
     /// They are written.
@@ -64,7 +64,7 @@ pub struct Plan {
     pub shards: u16,
     /// `block`.
     pub block: bool,
-    /// What the files do while the node stops.
+    /// Behaviour of the files while the node stops.
     at_stop: Files,
 }
 
@@ -173,7 +173,7 @@ impl Found {
 
 type Shared = Rc<RefCell<Found>>;
 
-/// Whether clients go on.
+/// Order to the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Go {
     On,
@@ -191,7 +191,7 @@ async fn create(rt: Rt, address: SocketAddr, done: Rc<RefCell<bool>>) {
     *done.borrow_mut() = true;
 }
 
-/// Writes keys of its own, until it is told to end.
+/// Writes keys of its own, until it is ordered to end.
 async fn write(rt: Rt, address: SocketAddr, number: u64, found: Shared, go: Rc<RefCell<Go>>) {
     let mut client = connect(&rt, address).await;
     // Longer than an answer waits for the log.
@@ -466,7 +466,7 @@ mod tests {
         assert!(Found { refused: 1, ..good }.check(&plan).is_ok());
     }
 
-    /// Runs a plan on a node that was told the opposite of it.
+    /// Runs a plan on a node that is configured for the opposite.
     fn contrary(seed: u64) -> String {
         let plan = plan(seed);
         let mut options = options(&plan);

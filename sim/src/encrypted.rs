@@ -17,7 +17,7 @@ use conf::encryption::{CertificatesOfClients, KeyPlace, TrustPlace};
 use conf::{EncryptionOptions, InternodeEncryption, Options, ServerEncryptionOptions};
 use rt::sim::World;
 
-use crate::intruder::{self, Attempts};
+use crate::intruder::{self, SharedAttempts};
 use crate::nodes::{Nodes, name};
 use crate::run::Run;
 
@@ -49,8 +49,8 @@ pub struct Seen {
     racks: BTreeMap<IpAddr, u64>,
     scope: InternodeEncryption,
     is_optional: bool,
-    /// What strangers tried.
-    pub attempts: Attempts,
+    /// Attempts of strangers.
+    attempts: SharedAttempts,
     encrypted: u64,
     plain: u64,
     /// The first connection that began in the clear although it must not.
@@ -79,7 +79,7 @@ impl Seen {
     }
 
     /// A node for a stranger to try, and whether nodes refuse strangers in the clear.
-    pub fn target(&self, random: u64) -> Option<(SocketAddr, bool)> {
+    fn target(&self, random: u64) -> Option<(SocketAddr, bool)> {
         let number = random.checked_rem(self.racks.len() as u64)?;
         let ip = self.racks.keys().nth(usize::try_from(number).ok()?)?;
         Some((SocketAddr::new(*ip, Options::default().storage_port), !self.is_optional))
@@ -99,8 +99,10 @@ pub fn eavesdrop(world: &World, seed: u64) -> SharedSeen {
         seen.scope = scope(seed);
         seen.is_optional = seed % 4 >= 2;
     }
-    let (sees, tries) = (seen.clone(), seen.clone());
-    world.client("intruder", move |rt| intruder::run(rt, tries));
+    let (sees, knows) = (seen.clone(), seen.clone());
+    let attempts = seen.borrow().attempts.clone();
+    let targets = Box::new(move |random| knows.borrow().target(random));
+    world.client("intruder", move |rt| intruder::run(rt, targets, attempts));
     world.on_begin(move |from, to, first| sees.borrow_mut().begins(from.ip(), to, first));
     seen
 }
@@ -144,6 +146,17 @@ fn write_keys(world: &World, node: &str, keys: Keys) {
     disk.write(TRUST_FILE, trust);
 }
 
+impl Keys {
+    /// Other keys than those of the start, by a random number.
+    pub fn other(random: u64) -> Keys {
+        match random % 3 {
+            0 => Keys::Renewed,
+            1 => Keys::OfStrangers,
+            _ => Keys::Expired,
+        }
+    }
+}
+
 /// Changes the keys of a node; it notices within ten seconds, or is notified of half of the changes.
 pub fn change_keys(run: &mut Run, node: usize, keys: Keys) {
     write_keys(&run.nodes.world, &name(node), keys);
@@ -177,7 +190,7 @@ pub fn check(run: &mut Run) -> Result<(), String> {
     if seen.encrypted < nodes {
         return Err(format!("{nodes} nodes made {} encrypted connections", seen.encrypted));
     }
-    let strangers = seen.attempts.check()?;
+    let strangers = seen.attempts.borrow().check()?;
     run.nodes.probes.bump("stranger refused by a node", strangers);
     run.nodes.probes.bump("encrypted connection between nodes", seen.encrypted);
     run.nodes.probes.bump("plain connection within a rack", seen.plain);

@@ -16,8 +16,6 @@ use tls::config::HostNames;
 use tls::rustls::pki_types::ServerName;
 use tls::{ClientParts, Identity, KeyMaterial, Offer, Source, Trust, client_config};
 
-use crate::encrypted::SharedSeen;
-
 /// Longest handshake and longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest pause between attempts.
@@ -38,7 +36,7 @@ enum Trick {
     Plain,
 }
 
-/// What came of all attempts.
+/// Results of all attempts.
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
     /// Attempts at which a message was sent.
@@ -64,6 +62,12 @@ impl Attempts {
         Ok(self.sent)
     }
 }
+
+/// Shared with the world.
+pub type SharedAttempts = Rc<RefCell<Attempts>>;
+
+/// Where to try: a node by a random number, and whether nodes refuse strangers in the clear.
+pub type Targets = Box<dyn Fn(u64) -> Option<(SocketAddr, bool)>>;
 
 /// Clients of TLS, one for each kind of certificate.
 struct Disguises {
@@ -110,18 +114,17 @@ fn client(certificate: Option<&[u8]>) -> Result<TlsClient, tls::TlsError> {
 }
 
 /// Tries to get in for as long as the world runs.
-pub async fn run(rt: Rt, seen: SharedSeen) {
+pub async fn run(rt: Rt, targets: Targets, attempts: SharedAttempts) {
     let disguises = match Disguises::new() {
         Ok(disguises) => disguises,
         Err(error) => {
-            seen.borrow_mut().attempts.admitted = Some(format!("no disguise: {error}"));
+            attempts.borrow_mut().admitted = Some(format!("no disguise: {error}"));
             return;
         }
     };
-    let attempts = Rc::new(RefCell::new(Attempts::default()));
     loop {
         rt.sleep(Duration::from_micros(rt.random_u64() % PAUSE_MAX_MICROS)).await;
-        let Some((to, refuses_plain)) = seen.borrow().target(rt.random_u64()) else { continue };
+        let Some((to, refuses_plain)) = targets(rt.random_u64()) else { continue };
         let tricks = [
             Trick::NoCertificate,
             Trick::OtherAuthority,
@@ -137,7 +140,6 @@ pub async fn run(rt: Rt, seen: SharedSeen) {
         let attempt = attempt(&rt, &disguises, to, trick, &attempts);
         // Elapsed: the link is broken, or the node stands still.
         let _ = rt.timeout(deadline, attempt).await;
-        seen.borrow_mut().attempts.clone_from(&attempts.borrow());
     }
 }
 

@@ -388,11 +388,7 @@ impl Nemesis {
                 self.undo.push((until, Undo::Drift(node)));
             }
             Fault::ChangeKeys => {
-                let keys = match run.nodes.world.random_u64() % 3 {
-                    0 => Keys::Renewed,
-                    1 => Keys::OfStrangers,
-                    _ => Keys::Expired,
-                };
+                let keys = Keys::other(run.nodes.world.random_u64());
                 encrypted::change_keys(run, node, keys);
                 self.undo.push((until, Undo::Keys(node)));
             }

@@ -253,7 +253,7 @@ mod tests {
         LineWriter::new(style, shard).push_line(out, event);
     }
 
-    /// What is remembered of the event before must not show in the next one.
+    /// Texts kept from one event must not show in the next one.
     #[test]
     fn a_batch_has_the_lines_of_its_events_alone() {
         let one = event(EventType::Update);

@@ -361,7 +361,7 @@ fn only_an_answer_in_the_clear_shows_that_a_server_does_not_speak_tls() {
         || pair(ClientAuth::NotRequired),
         |rt, (_, client)| {
             Box::pin(async move {
-                // The bytes that the server sends before it closes the connection.
+                // Bytes that the server sends before it closes the connection.
                 for (answer, expected) in [
                     (&b""[..], "cut"),
                     (b"HTTP/1.1 400", "not spoken"),
