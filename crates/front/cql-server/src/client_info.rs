@@ -1,4 +1,4 @@
-//! What a shard reports of its connections and running statements to the virtual tables.
+//! Descriptions of connections and running statements, as the virtual tables of a node show them.
 
 use std::net::IpAddr;
 use std::time::Duration;

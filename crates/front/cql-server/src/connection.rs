@@ -12,22 +12,24 @@
 //! INV-connection-2: whatever bytes arrive, only this connection is affected.
 //! INV-trace-1: a tracing id in an answer has its session.
 
+use crate::admission::{self, Load};
+use crate::commits::{self, Commit};
 use crate::frame_sink::FrameSink;
-use crate::held::{self, FailedCommit, Held};
+use crate::held::{self, Held};
 use crate::login;
-use crate::observed::{self, WaitingAnswer};
+use crate::observed;
 use crate::pending::{Entry, Freed, Pending};
 use crate::running::{Running, Task};
 use crate::server::{CqlServer, Server};
 use crate::session::{Answering, Session, Stage};
 use crate::settings::Authentication;
 use cql_wire::{
-    BatchQuery, Compression, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion, Request,
-    RequestFrame, Side, StartupOptions, WireError, response,
+    Compression, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion, Request, RequestFrame,
+    Side, StartupOptions, WireError, response,
 };
 use query::{
-    Charge, ConnectionLoad, Cx, Ended, Executor, Failure, RequestKind, Result, ResultSink, Ticket,
-    Timeout, Timing, Trace, TraceOrigin, term_bytes,
+    Charge, ConnectionLoad, Cx, Ended, Executor, RequestKind, Result, ResultSink, Ticket, Timing,
+    Trace, TraceOrigin,
 };
 use rt::TlsInfo;
 use std::future::Future;
@@ -42,8 +44,6 @@ const KEEP_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes of an incomplete frame that a connection may hold however little memory is left.
 const PARTIAL_BYTES_FREE: usize = 64 << 10;
-/// The plan of a shorter text is not counted: the request itself is.
-const PLANNED_TEXT_BYTES: usize = 1024;
 /// Frames that a turn runs between two checks whether a yield is due.
 const FRAMES_PER_LOOK: u32 = 32;
 /// A frame of this size is followed by such a check.
@@ -273,7 +273,7 @@ impl Connection {
         core.pending.poll_woken(cx, |freed: Freed, (stream, timing), answer| {
             server.leave(freed);
             if let Some(stream) = stream {
-                end_running(server, session, stream);
+                server.end_running(session, stream);
             }
             if let Some(Timing { kind, touched, began }) = timing {
                 server.query.latencies.record(kind, touched, server.rt.now().since(began));
@@ -368,32 +368,6 @@ impl Drop for Connection {
     }
 }
 
-/// Bytes that a waiting request is charged; includes its plan where that is worth counting.
-fn weight(request: &Request<'_>, bytes: usize) -> usize {
-    if bytes < PLANNED_TEXT_BYTES {
-        return bytes;
-    }
-    let of_plans = match request {
-        Request::Query { query, .. } => term_bytes(query),
-        Request::Batch(batch) => batch.statements.iter().fold(0, |sum: usize, statement| {
-            let of_one = match statement.query {
-                BatchQuery::Text(text) => term_bytes(text),
-                BatchQuery::Prepared(_) => 0,
-            };
-            sum.saturating_add(of_one)
-        }),
-        _ => 0,
-    };
-    bytes.saturating_add(of_plans)
-}
-
-/// Removes a completed request from the list of waiting ones.
-fn end_running(server: &Server, session: &Session, stream: i16) {
-    if let Some(buffer) = session.running.end(stream).and_then(Task::into_buffer) {
-        server.query.recycle(buffer);
-    }
-}
-
 /// Appends the frames of a completed request to the finished ones.
 fn append_answer(server: &Server, frames: &mut Vec<u8>, mut answer: Vec<u8>) {
     if frames.is_empty() {
@@ -451,7 +425,7 @@ impl Core {
             return;
         }
         let ran = request.and_then(|request| {
-            let bytes = weight(&request.request, frame.body.len());
+            let bytes = admission::weight(&request.request, frame.body.len());
             if is_observed {
                 observed::begin(&self.query, &self.sink, &request.request)?;
             }
@@ -545,7 +519,7 @@ impl Core {
             let future: Waiting = Box::pin(async move {
                 let sink = FrameSink { session, stream };
                 observed::wait(&server, &sink, &ticket, taken, &mut out).await;
-                end_running(&server, &sink.session, stream);
+                server.end_running(&sink.session, stream);
                 out
             });
             let entry =
@@ -688,9 +662,9 @@ impl Core {
         ticket: &mut Ticket,
         bytes: usize,
     ) -> Result<()> {
-        self.admit(bytes)?;
+        admission::admit(&self.server, bytes, &self.load())?;
         if self.server.limits_rates.get() {
-            self.server.admit_rate(&self.sink.session.client, self.turn_began)?;
+            admission::admit_rate(&self.server, &self.sink.session.client, self.turn_began)?;
         }
         if request.tracing || self.server.is_traced_by_chance() {
             let id = self.query.next_time_uuid();
@@ -724,43 +698,15 @@ impl Core {
         self.sink.session.respond(&mut self.frames, &about, opcode, write)
     }
 
-    /// Rejects a request whose acceptance could make memory grow beyond the limits.
-    fn admit(&self, bytes: usize) -> Result<()> {
-        let settings = &self.server.settings;
-        if self.query.is_draining() {
-            return Err(Failure::overloaded("the node is stopping"));
-        }
-        let most = self.query.account.max().max(settings.frame_bytes_max.saturating_mul(2));
-        if bytes > most {
-            return Err(Failure::invalid(format!(
-                "Request has too many terms: its plan would take about {bytes} bytes of memory, more than the \
-                 {most} that the requests of a shard have"
-            )));
-        }
-        let waiting = self.pending.len() + self.held.len();
-        let refused = if waiting >= settings.requests_per_connection_max {
-            Some(format!("{waiting} requests of this connection wait already"))
-        } else if self.pending.bytes().saturating_add(bytes)
-            > settings.request_bytes_per_connection_max.max(bytes.saturating_add(1))
-            && self.pending.len() > 0
-        {
-            Some("the requests of this connection that wait take too many bytes".to_owned())
-        } else {
-            let load = match waiting == 0 && self.frames.is_empty() {
-                true => ConnectionLoad::Idle,
-                false => ConnectionLoad::Busy,
-            };
-            self.server.refuses(bytes, load, self.held_bytes.bytes())
-        };
-        match refused {
-            Some(cause) => {
-                self.query.counters.overloaded.inc();
-                Err(Failure::overloaded(format!(
-                    "Request breached limit on requests in flight: {cause}. Server is currently in \
-                     an overloaded state and cannot accept more requests."
-                )))
-            }
-            None => Ok(()),
+    /// The state of this connection that decides whether another request is begun.
+    #[inline]
+    fn load(&self) -> Load {
+        Load {
+            waiting: self.pending.len() + self.held.len(),
+            pending: self.pending.len(),
+            pending_bytes: self.pending.bytes(),
+            held_bytes: self.held_bytes.bytes(),
+            has_answers: !self.frames.is_empty(),
         }
     }
 
@@ -808,47 +754,8 @@ impl Core {
         }
         let count = held.len();
         self.begin_held(&held);
-        let (server, session, began) =
-            (self.server.clone(), self.sink.session.clone(), self.turn_began);
-        let future: Waiting = Box::pin(async move {
-            let query = &server.query;
-            let deadline = server.rt.now() + query.timeouts.get(Timeout::Write);
-            let mut out = query.buffer();
-            let committed = server.rt.timeout(deadline, query.coordinator.commit()).await;
-            let took = server.rt.now().since(began);
-            for write in &held {
-                query.latencies.record(RequestKind::Write, write.touched, took);
-            }
-            let failed = match committed {
-                Ok(result) => held::failed_commit(query, result),
-                Err(_) => Some(FailedCommit::Timeout),
-            };
-            let mut waiting = Vec::new();
-            for one in held.drain(..) {
-                let (stream, ticket) = (one.stream, one.write.ticket.clone());
-                let begins = out.len();
-                held::answer_one(query, &session, one, failed.as_ref(), &mut out);
-                let taken = match session.observed.is_empty() {
-                    true => None,
-                    false => observed::finish(query, &session, stream),
-                };
-                let Some(taken) = taken else {
-                    end_running(&server, &session, stream);
-                    continue;
-                };
-                let sink = FrameSink { session: session.clone(), stream };
-                let answer = out.split_off(begins);
-                waiting.push(WaitingAnswer { sink, ticket, taken, answer });
-            }
-            // All began to wait before the first await: together they wait as long as one.
-            for one in waiting {
-                let WaitingAnswer { sink, ticket, taken, mut answer } = one;
-                observed::wait(&server, &sink, &ticket, taken, &mut answer).await;
-                end_running(&server, &session, sink.stream);
-                out.append(&mut answer);
-            }
-            out
-        });
+        let commit = Commit { session: self.sink.session.clone(), held, began: self.turn_began };
+        let future: Waiting = Box::pin(commits::answer(self.server.clone(), commit));
         // A later turn or this one appends its answer.
         let _ = self
             .start(Entry { stream: None, count, bytes: 0, expects: 0, timing: None, future }, cx);

@@ -8,15 +8,17 @@
 //!
 //! Imports go one way, from `assembly` over `accept`, `driver`, `connection` and `login` to `server` and `session`.
 //!
-//! Reading order: `settings`, `server`, `assembly`, `accept`, `connection`, `frame_sink`, `running`, `held`, `observed`, `driver`,
+//! Reading order: `settings`, `server`, `assembly`, `accept`, `connection`, `admission`, `frame_sink`, `running`, `held`, `commits`, `observed`, `driver`,
 //! `session`, `login`, `login_desk`, `role_connections`, `request_rates`, `certificate_login`, `error_frame`, `forwarded`, `schema_events`,
 //! `topology_events`, `connection_tables`.
 
 mod accept;
+mod admission;
 mod assembly;
 mod auth;
 mod certificate_login;
 mod client_info;
+mod commits;
 mod connection;
 mod connection_tables;
 mod counters;

@@ -22,11 +22,11 @@ const PROBES: usize = 8;
 /// Requests per second that a node admits; `None`: no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
-    /// Of all clients together.
+    /// Limit of all clients together.
     pub of_all: Option<u32>,
-    /// Of one client address, or of one /64 network of IPv6.
+    /// Limit of one client address, or of one /64 network of IPv6.
     pub of_address: Option<u32>,
-    /// Of the clients that are logged in as one role.
+    /// Limit of the clients that are logged in as one role.
     pub of_role: Option<u32>,
 }
 

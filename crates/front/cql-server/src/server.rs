@@ -11,7 +11,8 @@ use crate::login_desk::Desk;
 use crate::mesh::ServerMesh;
 use crate::pending::Freed;
 use crate::port::{CertificateLimits, HANDSHAKES_MAX};
-use crate::request_rates::{Exceeded, RateLimits, Requester};
+use crate::request_rates::RateLimits;
+use crate::running::Task;
 use crate::schema_events;
 use crate::session::{Session, Stage};
 use crate::settings::ServerSettings;
@@ -19,10 +20,7 @@ use crate::topology_events::News;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use cql_plan::guardrails::DiskPressure;
 use cql_wire::{Event, Opcode, ProtocolVersion, scylla};
-use query::{
-    ClientState, ConnectionLoad, Executor, Failure, Guardrails, REQUEST_BYTES, Result,
-    TableLatencies,
-};
+use query::{ConnectionLoad, Executor, Guardrails, REQUEST_BYTES, TableLatencies};
 use rt::sync::Semaphore;
 use rt::{Gate, Group, Rt, TlsInfo, TlsServer};
 use std::cell::{Cell, RefCell};
@@ -146,7 +144,7 @@ impl CqlServer {
     ///
     /// # Errors
     /// `system.prepared_statements` cannot be read.
-    pub async fn load_prepared(&self) -> std::result::Result<usize, StoreError> {
+    pub async fn load_prepared(&self) -> Result<usize, StoreError> {
         query::load_prepared(&self.inner.query).await
     }
 
@@ -303,39 +301,11 @@ impl Server {
         None
     }
 
-    /// Counts a statement that began at that time.
-    ///
-    /// # Errors
-    /// Too many statements of its client, or of all clients, began within the last second.
-    #[cold]
-    pub(crate) fn admit_rate(&self, client: &ClientState, began: Instant) -> Result<()> {
-        let (limits, role) = (self.rate_limits.get(), client.user());
-        let requester = Requester { address: client.peer.ip(), role: role.as_deref() };
-        let Err(exceeded) = self.mesh.rates.admit(&limits, &requester, began) else {
-            return Ok(());
-        };
-        self.query.counters.overloaded.inc();
-        let (counter, breached) = match exceeded {
-            Exceeded::All(rate) => {
-                (&self.counters.rate_of_all, format!("global limit of {rate} requests/second"))
-            }
-            Exceeded::Address(rate) => (
-                &self.counters.rate_of_address,
-                format!("limit of {rate} requests/second of address {}", requester.address),
-            ),
-            Exceeded::Role(rate) => (
-                &self.counters.rate_of_role,
-                format!(
-                    "limit of {rate} requests/second of role {}",
-                    role.as_deref().unwrap_or_default()
-                ),
-            ),
-        };
-        counter.inc();
-        Err(Failure::overloaded(format!(
-            "Request breached {breached}. Server is currently in an overloaded state and cannot accept more \
-             requests."
-        )))
+    /// Removes a completed request from the list of waiting ones.
+    pub(crate) fn end_running(&self, session: &Session, stream: i16) {
+        if let Some(buffer) = session.running.end(stream).and_then(Task::into_buffer) {
+            self.query.recycle(buffer);
+        }
     }
 
     pub(crate) fn enter(&self, taken: Freed) {

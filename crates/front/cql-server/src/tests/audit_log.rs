@@ -343,7 +343,7 @@ fn the_answer_to_a_startup_that_waits_has_the_framing_from_before_it() {
                 let got = client.query("SELECT key FROM system.local").await;
                 assert_eq!(matches!(got.body, Body::Rows(_)), expected == Body::Ready, "{got:?}");
                 server.executor().observers.add(observer);
-                // A STARTUP that the observer could not take logs nobody in.
+                // A STARTUP that the observer could not take logs no client in.
                 let mut client = Client::new(&server, version);
                 let failure = query::Failure::overloaded("too slow");
                 let (code, _) = startup_held(&mut client, &slow, Err(failure)).await.error();

@@ -41,7 +41,7 @@ fn a_request_above_a_rate_is_refused_until_time_has_passed() {
         assert_eq!(code(&mut again).await, of_address);
         assert_eq!(code(&mut other).await, None);
         assert_eq!(code(&mut other).await, breached("global limit of 4 requests/second"));
-        // What is no statement is answered.
+        // OPTIONS is no statement: it is answered.
         assert!(matches!(one.ask(&Request::Options).await.body, Body::Supported(_)));
         rt.sleep(Duration::from_millis(400)).await;
         assert_eq!(code(&mut one).await, None);
