@@ -217,7 +217,7 @@ mod tests {
         let mut walk = Walk::new(&summary, vec![range], Purpose::Count);
         let mut feed = Feed::default();
         let error = loop {
-            match walk.step(&mut feed) {
+            match walk.step(&feed) {
                 Ok(Some(at)) => {
                     let (_, start) = blocks.iter().find(|(block, _)| *block == at).unwrap();
                     let bytes = bytes.slice(*start..*start + at.length as usize);
