@@ -176,7 +176,7 @@ impl Builder<'_> {
         self.options.degree - SPARE
     }
 
-    /// Of candidates in ascending order, those that no nearer chosen one stands in front of.
+    /// Selects, of candidates in ascending order, those that no nearer selected one hides.
     fn prune(&self, of: u32, candidates: &[Near]) -> Vec<u32> {
         let mut chosen: Vec<u32> = Vec::with_capacity(self.room());
         for candidate in candidates {

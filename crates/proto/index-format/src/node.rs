@@ -132,20 +132,14 @@ impl NodeReader {
     fn entry(&self, at: usize) -> Result<Reader<'_>, IndexError> {
         let mut r = Reader::new(self.block.payload(), "node");
         r.skip(3 + at * 4)?;
-        let offset = r.u32()? as usize;
+        let offset = self.entries.saturating_add(r.u32()? as usize);
         let mut r = Reader::new(self.block.payload(), "node");
-        r.skip(self.entries)?;
         r.skip(offset)?;
         Ok(r)
     }
 
     pub(crate) fn separator(&self, at: usize) -> Result<&[u8], IndexError> {
-        let mut r = self.entry(at)?;
-        let start = r.position();
-        let length = r.bytes_vint()?.len();
-        let end = r.position();
-        let found = self.block.payload().get(start..end).unwrap_or_default();
-        Ok(found.get(found.len() - length..).unwrap_or_default())
+        Ok(self.entry(at)?.bytes_vint()?)
     }
 
     pub(crate) fn child(&self, at: usize) -> Result<Child, IndexError> {
@@ -223,7 +217,7 @@ mod tests {
         let mut walk = Walk::new(&summary, vec![range], Purpose::Count);
         let mut feed = Feed::default();
         let error = loop {
-            match walk.step(&mut feed) {
+            match walk.step(&feed) {
                 Ok(Some(at)) => {
                     let (_, start) = blocks.iter().find(|(block, _)| *block == at).unwrap();
                     let bytes = bytes.slice(*start..*start + at.length as usize);

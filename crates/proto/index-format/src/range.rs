@@ -68,6 +68,14 @@ impl TermRange {
         }
     }
 
+    /// The term of an equality.
+    pub(crate) fn point(&self) -> Option<&[u8]> {
+        match (&self.lower, &self.upper) {
+            (Bound::Included(lower), Bound::Included(upper)) if lower == upper => Some(lower),
+            _ => None,
+        }
+    }
+
     pub(crate) fn lower_term(&self) -> Option<&[u8]> {
         match &self.lower {
             Bound::Included(term) | Bound::Excluded(term) => Some(term),

@@ -38,6 +38,15 @@ struct Visit {
     limit: Option<Vec<u8>>,
 }
 
+/// A node that is next on the way to the leaf of one term.
+#[derive(Clone, Copy, Debug)]
+struct Descent {
+    at: BlockRef,
+    depth: usize,
+    /// Level that the node must have; the root may have any.
+    level: Option<u8>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Walk {
     purpose: Purpose,
@@ -46,6 +55,7 @@ pub(crate) struct Walk {
     ranges: Vec<TermRange>,
     range: Option<TermRange>,
     stack: Vec<Visit>,
+    descent: Option<Descent>,
     /// Nodes read last, by depth: ranges of an IN list share them.
     path: Vec<NodeReader>,
     leaf: Option<Block>,
@@ -68,6 +78,7 @@ impl Walk {
             ranges,
             range: None,
             stack: Vec::new(),
+            descent: None,
             path: Vec::new(),
             leaf: None,
             floor: 0,
@@ -81,11 +92,49 @@ impl Walk {
             let Some(range) = self.range.take().or_else(|| self.ranges.pop()) else {
                 return Ok(None);
             };
-            let need = self.walk_range(&range, feed)?;
+            let need = match range.point() {
+                Some(term) => self.walk_to(term, &range, feed)?,
+                None => self.walk_range(&range, feed)?,
+            };
             if need.is_some() {
                 self.range = Some(range);
                 return Ok(need);
             }
+        }
+    }
+
+    /// The way of an equality: one child a level.
+    fn walk_to(
+        &mut self,
+        term: &[u8],
+        range: &TermRange,
+        feed: &Feed,
+    ) -> Result<Option<BlockRef>, IndexError> {
+        let root = self.root.map(|at| Descent { at, depth: 0, level: None });
+        let Some(mut descent) = self.descent.take().or(root) else { return Ok(None) };
+        loop {
+            let Descent { at, depth, level } = descent;
+            let Some(node) = self.node(at, depth, feed)? else {
+                self.descent = Some(descent);
+                return Ok(Some(at));
+            };
+            if level.is_some_and(|level| level != node.level) {
+                return Err(IndexError::Invalid {
+                    what: "node of another level",
+                    offset: at.offset,
+                });
+            }
+            let child = node.partition_point(|separator| separator <= term)?.saturating_sub(1);
+            let child = node.child(child)?.at;
+            if node.level == 1 {
+                let Some(leaf) = self.leaf(child, feed)? else {
+                    self.descent = Some(descent);
+                    return Ok(Some(child));
+                };
+                self.scan(leaf, range)?;
+                return Ok(None);
+            }
+            descent = Descent { at: child, depth: depth + 1, level: Some(node.level - 1) };
         }
     }
 
