@@ -24,3 +24,15 @@ pub fn fuzz_query_log(data: &[u8]) {
         at += length;
     }
 }
+
+/// Reads a file of a Chronicle queue, and the same bytes as a record: no bytes panic, records are in order and within
+/// the file.
+pub fn fuzz_chronicle(data: &[u8]) {
+    let _ = crate::chronicle::decode_record(data, 0);
+    let Ok(file) = crate::chronicle::read_file(data) else { return };
+    let mut last = 0;
+    for (offset, _) in &file.records {
+        assert!(*offset > last && *offset < data.len() as u64);
+        last = *offset;
+    }
+}

@@ -1,6 +1,6 @@
 //! The full query log: every statement that succeeded, with what is needed to execute it again.
 //!
-//! Owns: the record ([`record`]), our files ([`format`], [`framing`]). Never: names of files, sockets, clocks, executing
+//! Owns: the record ([`record`]), our files ([`format`], [`framing`]), the reader of Cassandra's files ([`chronicle`]). Never: names of files, sockets, clocks, executing
 //! a statement.
 //!
 //! Invariants:
@@ -8,13 +8,14 @@
 //!   whole or not at all.
 //! - INV-querylog-2: no input panics a reader or makes it allocate more than a small multiple of the input's size.
 //!
-//! Reading order: [`record`], [`framing`], [`format`].
+//! Reading order: [`record`], [`framing`], [`format`], [`chronicle`].
 
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+pub mod chronicle;
 pub mod format;
 pub mod framing;
 pub mod fuzz;
