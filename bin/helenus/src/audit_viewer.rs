@@ -1,9 +1,12 @@
-//! `helenus auditlogviewer`: prints binary audit logs, with the options of Cassandra's tool.
+//! `helenus auditlogviewer`: prints binary audit logs, ours and those of a real Cassandra, with the options of
+//! Cassandra's tool.
 //!
 //! Source: the output of Cassandra 5.0.9's `auditlogviewer`.
 
+use crate::chronicle_log::{ChronicleLog, LogError, is_chronicle};
 use crate::exit;
 use audit::binary::{self, BinaryLogError, Record};
+use query_log::chronicle::{LoggedRecord, UnsupportedRecord};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,7 +50,9 @@ pub fn main(arguments: &[String]) -> u8 {
     let mut reader = LogReader { ignore: options.ignore, ..LogReader::default() };
     loop {
         for path in &options.paths {
-            if let Err((code, message)) = reader.print(path, options.follow) {
+            let printed =
+                reader.print(path, options.follow).and_then(|()| reader.print_queue(path));
+            if let Err((code, message)) = printed {
                 complain_line!("auditlogviewer: {message}");
                 return code;
             }
@@ -88,16 +93,21 @@ struct LogReader {
     ignore: bool,
     /// Files with the offset of the next record.
     read: Vec<(PathBuf, usize)>,
+    /// Paths that have files of a real Cassandra.
+    queues: Vec<(PathBuf, ChronicleLog)>,
     /// Files that cannot be read further, with the reason. A crash cuts off the last record of a file.
     damaged: Vec<(PathBuf, String)>,
 }
 
 impl LogReader {
-    /// Prints what is new in a directory of files, or in one file. With `follow` a record that is cut off may be
+    /// Prints what is new in our files of a directory, or in one file. With `follow` a record that is cut off may be
     /// completed later.
     fn print(&mut self, path: &Path, follow: bool) -> Result<(), (u8, String)> {
         let failed = |error: std::io::Error| (exit::FAILED, format!("{}: {error}", path.display()));
         let mut files = vec![path.to_owned()];
+        if !path.is_dir() && is_chronicle(path) {
+            files.clear();
+        }
         if path.is_dir() {
             let entries = fs::read_dir(path).map_err(failed)?;
             let entries = entries.map(|entry| entry.map(|entry| entry.path()));
@@ -118,6 +128,44 @@ impl LogReader {
             }
         }
         Ok(())
+    }
+
+    /// Prints what is new in Cassandra's files of a directory, or in one of its files.
+    fn print_queue(&mut self, path: &Path) -> Result<(), (u8, String)> {
+        let known = self.queues.iter().position(|(known, _)| known == path);
+        let index = match known {
+            Some(index) => index,
+            None if is_chronicle(path) => {
+                self.queues.push((path.to_owned(), ChronicleLog::new(path)));
+                self.queues.len().saturating_sub(1)
+            }
+            None => return Ok(()),
+        };
+        let Some((_, log)) = self.queues.get_mut(index) else { return Ok(()) };
+        loop {
+            let (file, record) = match log.next_record() {
+                Ok(None) => return Ok(()),
+                Ok(Some(found)) => (found.file, found.record),
+                Err(error @ LogError::Io(..)) => return Err((exit::FAILED, error.to_string())),
+                Err(LogError::Damaged(file, reason)) => {
+                    complain_line!("auditlogviewer: {}: {reason}", file.display());
+                    self.damaged.push((file, reason.to_string()));
+                    continue;
+                }
+            };
+            let unsupported = match record {
+                LoggedRecord::Audit(line) => {
+                    say_line!("Type: audit\nLogMessage: {line}");
+                    continue;
+                }
+                LoggedRecord::Query(query) => unsupported_type(query.kind()),
+                LoggedRecord::Unsupported(UnsupportedRecord::Type(kind)) => unsupported_type(&kind),
+                LoggedRecord::Unsupported(why) => why.to_string(),
+            };
+            if !self.ignore {
+                return Err((exit::DAMAGED, format!("{}: {unsupported}", file.display())));
+            }
+        }
     }
 
     fn print_file(&mut self, file: &Path, follow: bool) -> Result<(), (u8, String)> {
@@ -163,6 +211,11 @@ impl LogReader {
         }
         Ok(())
     }
+}
+
+/// Text of Cassandra's tool for a record of another type.
+fn unsupported_type(kind: &str) -> String {
+    format!("Unsupported record type field [{kind}] - supported type is [audit]")
 }
 
 /// Order of files: by cycle, then by number.
@@ -234,5 +287,43 @@ mod tests {
         fs::write(&cut, &bytes).unwrap();
         reader.print(&cut, true).unwrap();
         assert_eq!(reader.read.last().unwrap().1, bytes.len());
+    }
+    #[test]
+    fn files_of_a_real_cassandra_are_read_beside_ours() {
+        use crate::chronicle_log::tests::{audit_record, queue_file};
+        let directory = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
+        let mut ours = binary::header().to_vec();
+        binary::push_record(&mut ours, 0, "ours");
+        write("20261128-13.audit", &ours);
+        write("20261128-14.cq4", &queue_file(&[audit_record("a")], true));
+        write("metadata.cq4t", b"table");
+        let path = directory.path().to_str().unwrap().to_owned();
+        assert_eq!(main(std::slice::from_ref(&path)), exit::OK);
+        let mut reader = LogReader::default();
+        reader.print(directory.path(), false).unwrap();
+        reader.print_queue(directory.path()).unwrap();
+        assert_eq!((reader.read.len(), reader.queues.len(), reader.damaged.len()), (1, 1, 0));
+        // A single file, of either kind.
+        assert_eq!(main(&[format!("{path}/20261128-14.cq4")]), exit::OK);
+        assert_eq!(main(&[format!("{path}/metadata.cq4t")]), exit::DAMAGED);
+        // A record of the full query log, or of a later version.
+        let other = b"\xc7version\xa1\x00\xc4type\xecsingle-other".to_vec();
+        write("20261128-15.cq4", &queue_file(&[other, audit_record("b")], false));
+        let mut reader = LogReader::default();
+        let (code, message) = reader.print_queue(directory.path()).unwrap_err();
+        assert_eq!(code, exit::DAMAGED);
+        let expect = "20261128-15.cq4: Unsupported record type field [single-other] - supported type is [audit]";
+        assert!(message.ends_with(expect), "{message}");
+        assert_eq!(main(&["-i".to_owned(), path.clone()]), exit::OK);
+        // Damage is reported, the next file is read.
+        write("20261128-12.cq4", b"\xff\0\0\0damaged");
+        let mut reader = LogReader { ignore: true, ..LogReader::default() };
+        reader.print_queue(directory.path()).unwrap();
+        let (file, reason) = reader.damaged.first().unwrap();
+        assert!(file.ends_with("20261128-12.cq4"));
+        assert!(reason.starts_with("not a file of a Chronicle queue"), "{reason}");
+        assert_eq!(main(&["-i".to_owned(), path]), exit::DAMAGED);
     }
 }
