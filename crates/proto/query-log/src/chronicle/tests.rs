@@ -136,6 +136,26 @@ fn lines_of_the_audit_log_are_read() {
     assert!(lines[6].contains("|type:REQUEST_FAILURE|category:ERROR|operation:SELECT nosuch"));
 }
 
+/// Small numbers are codes of their own there.
+#[test]
+fn files_of_version_4_are_read() {
+    let bytes = file(include_str!("../../testdata/chronicle/full-query-log-4.0.txt"));
+    let records = queries(&bytes);
+    let millis: Vec<i64> = records.iter().map(|record| record.start_millis).collect();
+    assert_eq!(millis, [0, 1, 2, 3].map(|index| 1_795_891_404_954 + index));
+    let timestamps: Vec<i64> = records.iter().map(|record| record.generated_timestamp).collect();
+    let at = 1_795_891_404_954_000;
+    assert_eq!(timestamps, [NO_TIMESTAMP, at + 1, at + 2, NO_TIMESTAMP]);
+    assert!(records.iter().all(|record| record.generated_now == 1_795_891_404));
+    let LoggedStatement::Batch { kind: BatchKind::Logged, queries } = &records[3].statement else {
+        panic!("{records:?}");
+    };
+    assert_eq!((queries[0].query.as_str(), queries[1].query.as_str()), ("INSERT a", "yyy"));
+    let values =
+        vec![LoggedValue::Bytes(vec![0; 3]), LoggedValue::Null, LoggedValue::Bytes(vec![0; 900])];
+    assert_eq!((queries[0].values.len(), &queries[1].values), (0, &values));
+}
+
 /// The preallocated rest, an excerpt that is being written, and a file that was just created.
 #[test]
 fn a_file_that_is_being_written_ends_cleanly() {
