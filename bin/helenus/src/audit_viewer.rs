@@ -3,9 +3,9 @@
 //!
 //! Source: the output of Cassandra 5.0.9's `auditlogviewer`.
 
-use crate::chronicle_log::{ChronicleLog, LogError, is_chronicle};
 use crate::exit;
 use audit::binary::{self, BinaryLogError, Record};
+use fqltool::chronicle_log::{ChronicleLog, LogError, is_chronicle};
 use query_log::chronicle::{LoggedRecord, UnsupportedRecord};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -288,16 +288,35 @@ mod tests {
         reader.print(&cut, true).unwrap();
         assert_eq!(reader.read.last().unwrap().1, bytes.len());
     }
+    /// A file of a Chronicle queue with these records.
+    fn queue_file(records: &[Vec<u8>]) -> Vec<u8> {
+        let header = b"\xb9\x06header\xb6\x08SCQStore\x82\x0d\0\0\0\xcadataFormat\xa1\x01";
+        let mut out = (header.len() as u32 | 0x4000_0000).to_le_bytes().to_vec();
+        out.extend_from_slice(header);
+        for record in records {
+            out.resize(out.len().next_multiple_of(4), 0);
+            out.extend_from_slice(&(record.len() as u32).to_le_bytes());
+            out.extend_from_slice(record);
+        }
+        out
+    }
+
+    fn audit_record(line: &str) -> Vec<u8> {
+        let mut out = b"\xc7version\xa1\x00\xc4type\xe5audit\xc7message\xb8".to_vec();
+        out.push(u8::try_from(line.len()).unwrap());
+        out.extend_from_slice(line.as_bytes());
+        out
+    }
+
     #[test]
     fn files_of_a_real_cassandra_are_read_beside_ours() {
-        use crate::chronicle_log::tests::{audit_record, queue_file};
         let directory = tempfile::tempdir().unwrap();
         let write =
             |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
         let mut ours = binary::header().to_vec();
         binary::push_record(&mut ours, 0, "ours");
         write("20261128-13.audit", &ours);
-        write("20261128-14.cq4", &queue_file(&[audit_record("a")], true));
+        write("20261128-14.cq4", &queue_file(&[audit_record("a")]));
         write("metadata.cq4t", b"table");
         let path = directory.path().to_str().unwrap().to_owned();
         assert_eq!(main(std::slice::from_ref(&path)), exit::OK);
@@ -310,7 +329,7 @@ mod tests {
         assert_eq!(main(&[format!("{path}/metadata.cq4t")]), exit::DAMAGED);
         // A record of the full query log, or of a later version.
         let other = b"\xc7version\xa1\x00\xc4type\xecsingle-other".to_vec();
-        write("20261128-15.cq4", &queue_file(&[other, audit_record("b")], false));
+        write("20261128-15.cq4", &queue_file(&[other, audit_record("b")]));
         let mut reader = LogReader::default();
         let (code, message) = reader.print_queue(directory.path()).unwrap_err();
         assert_eq!(code, exit::DAMAGED);

@@ -13,7 +13,6 @@ extern crate tool_io;
 mod audit_helper;
 mod audit_viewer;
 mod bench;
-mod chronicle_log;
 mod doctor;
 mod exit;
 mod hash_password;

@@ -92,7 +92,7 @@ enum Shown<'r> {
 fn push_query<'r>(out: &mut String, query: &str, values: impl Iterator<Item = Shown<'r>>) {
     let _ = writeln!(out, "Query: {query}");
     out.push_str("Values: \n");
-    for (index, value) in values.enumerate() {
+    for value in values {
         match value {
             Shown::Word(word) => {
                 out.push_str(word);
@@ -105,10 +105,7 @@ fn push_query<'r>(out: &mut String, query: &str, values: impl Iterator<Item = Sh
                 }
             }
         }
-        // Cassandra prints the line after each value but the first.
-        if index > 0 {
-            out.push_str("-----\n");
-        }
+        out.push_str("-----\n");
     }
 }
 
@@ -172,6 +169,7 @@ mod tests {
              Generated timestamp:-9223372036854775808\nGenerated nowInSeconds:-2147483648\n\
              Query: SELECT * FROM t WHERE k = ? AND c = ?\nValues: \n\
              00000000 00 00 00 07                                      \u{b7}\u{b7}\u{b7}\u{b7}             \n\
+             -----\n\
              00000000 78                                               x                \n\
              -----\n\n"
         );
@@ -191,8 +189,7 @@ mod tests {
             ],
         };
         let printed = text(&one).unwrap();
-        let end =
-            "Batch type: LOGGED\nQuery: a\nValues: \nnull\nunset\n-----\nQuery: b\nValues: \n\n";
+        let end = "Batch type: LOGGED\nQuery: a\nValues: \nnull\n-----\nunset\n-----\nQuery: b\nValues: \n\n";
         assert!(printed.ends_with(end), "{printed}");
         assert!(printed.starts_with("Type: batch\n"));
     }
@@ -202,10 +199,10 @@ mod tests {
         let mut out = String::new();
         push_query(&mut out, "q", [Shown::Bytes(&[0; 1025])].into_iter());
         let lines: Vec<&str> = out.lines().collect();
-        assert_eq!(lines.len(), 6, "{out}");
+        assert_eq!(lines.len(), 7, "{out}");
         assert!(lines[2].starts_with("00000000 00 00"));
         assert_eq!(lines[3], "........");
         assert!(lines[4].starts_with("000003f0 00"));
-        assert_eq!(lines[5], "... truncated");
+        assert_eq!(lines[5..], ["... truncated", "-----"]);
     }
 }

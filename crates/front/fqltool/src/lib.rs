@@ -1,8 +1,8 @@
 //! `helenus fqltool`: prints full query logs, replays them against clusters, compares the stored answers. Commands and
 //! options are those of Cassandra's fqltool; it reads the logs of both.
 //!
-//! Owns: the command line ([`arguments`]), sources of records ([`source`]) and their order ([`merge`]), the print
-//! ([`dump`]), which records are replayed ([`filter`]), requests ([`target`]), stored answers ([`results`]), their
+//! Owns: the command line ([`arguments`]), sources of records ([`source`], Cassandra's in [`chronicle_log`]) and their
+//! order ([`merge`]), the print ([`dump`]), which records are replayed ([`filter`]), requests ([`target`]), stored answers ([`results`]), their
 //! comparison ([`compare`]), latencies ([`latency`]), the replay ([`replay`]). Never: bytes of records (crate
 //! `query-log`), frames (crate `cql-client`).
 //!
@@ -16,6 +16,7 @@
 extern crate tool_io;
 
 pub mod arguments;
+pub mod chronicle_log;
 pub mod compare;
 pub mod dump;
 pub mod filter;

@@ -5,20 +5,21 @@
 //! A damaged file is reported and ends there; the next one follows.
 
 use crate::Failure;
+use crate::chronicle_log::{ChronicleLog, LogError, is_chronicle};
 use query_log::QueryRecord;
+use query_log::chronicle::{EXTENSION as CHRONICLE, LoggedRecord, UnsupportedRecord};
 use query_log::format::{EXTENSION, QUERY_LOG, read_payload};
 use query_log::framing::{FRAME_HEADER_BYTES, FrameError, FrameHead, HEADER_BYTES};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Extension of the files of Cassandra's logs.
-const CHRONICLE: &str = ".cq4";
-
 /// A source of records, in the order in which they were written.
 pub enum RecordSource {
     /// Files of Helenus.
     Own(OwnFiles),
+    /// Files of a real Cassandra.
+    Cassandra(CassandraFiles),
 }
 
 impl RecordSource {
@@ -29,9 +30,16 @@ impl RecordSource {
     pub fn open(path: &Path, follow: Follow) -> Result<RecordSource, Failure> {
         let names = names_in(path)?;
         let has = |extension: &str| names.iter().any(|name| name.ends_with(extension));
-        if has(CHRONICLE) && !has(EXTENSION) {
-            let text = "a log of Cassandra (.cq4), which this version does not read";
-            return Err(Failure::damaged(format!("{}: {text}", path.display())));
+        match (has(CHRONICLE), has(EXTENSION)) {
+            (true, true) => {
+                let text = "files of Helenus (.fql) and of Cassandra (.cq4) in one directory; name the files";
+                return Err(Failure::new(format!("{}: {text}", path.display())));
+            }
+            (true, false) => {
+                let log = ChronicleLog::new(path);
+                return Ok(RecordSource::Cassandra(CassandraFiles { log, damaged: 0 }));
+            }
+            (false, _) => {}
         }
         if !has(EXTENSION) && follow == Follow::No {
             let text = "no files of a full query log";
@@ -46,7 +54,17 @@ impl RecordSource {
     /// The directory or a file cannot be read.
     pub fn next_record(&mut self) -> Result<Option<QueryRecord>, Failure> {
         match self {
-            RecordSource::Own(files) => files.next(),
+            RecordSource::Own(files) => {
+                let next = files.next()?;
+                if next.is_some() || !files.is_untouched() || !is_chronicle(&files.path) {
+                    return Ok(next);
+                }
+                // The directory was empty when it was opened to be followed.
+                let log = ChronicleLog::new(&files.path);
+                *self = RecordSource::Cassandra(CassandraFiles { log, damaged: 0 });
+                self.next_record()
+            }
+            RecordSource::Cassandra(files) => files.next(),
         }
     }
 
@@ -54,6 +72,7 @@ impl RecordSource {
     pub fn damaged(&self) -> usize {
         match self {
             RecordSource::Own(files) => files.damaged,
+            RecordSource::Cassandra(files) => files.damaged,
         }
     }
 }
@@ -75,6 +94,49 @@ fn names_in(path: &Path) -> Result<Vec<String>, Failure> {
     let entries = fs::read_dir(path).map_err(failed)?;
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     names.collect::<io::Result<_>>().map_err(failed)
+}
+
+/// Files of a real Cassandra.
+pub struct CassandraFiles {
+    log: ChronicleLog,
+    damaged: usize,
+}
+
+impl CassandraFiles {
+    fn next(&mut self) -> Result<Option<QueryRecord>, Failure> {
+        loop {
+            let found = match self.log.next_record() {
+                Ok(None) => return Ok(None),
+                Ok(Some(found)) => found,
+                Err(error @ LogError::Io(..)) => return Err(Failure::new(error.to_string())),
+                Err(error @ LogError::Damaged(..)) => {
+                    complain_line!("fqltool: {error}");
+                    self.damaged += 1;
+                    continue;
+                }
+            };
+            return match found.record {
+                LoggedRecord::Query(query) => Ok(Some(query)),
+                LoggedRecord::Audit(_) => Err(unsupported_type(&found.file, found.offset, "audit")),
+                LoggedRecord::Unsupported(UnsupportedRecord::Type(kind)) => {
+                    Err(unsupported_type(&found.file, found.offset, &kind))
+                }
+                LoggedRecord::Unsupported(why) => Err(unsupported(&found.file, found.offset, &why)),
+            };
+        }
+    }
+}
+
+/// Failure of a record of another type, in the words of Cassandra's tool.
+fn unsupported_type(file: &Path, offset: u64, kind: &str) -> Failure {
+    let text = format!(
+        "Unsupported record type field [{kind}] - supported record types are [single-query, batch]"
+    );
+    unsupported(file, offset, &text)
+}
+
+fn unsupported(file: &Path, offset: u64, why: &dyn std::fmt::Display) -> Failure {
+    Failure::damaged(format!("{} at offset {offset}: {why}", file.display()))
 }
 
 /// Files of Helenus.
@@ -137,6 +199,11 @@ impl OwnFiles {
                 self.done.push(read.path);
             }
         }
+    }
+
+    /// Returns true if no file was found yet.
+    fn is_untouched(&self) -> bool {
+        self.current.is_none() && self.done.is_empty()
     }
 
     fn report(&mut self, text: &str) {
@@ -315,5 +382,42 @@ pub(crate) mod tests {
         };
         assert!(refused(directory.path()).ends_with("no files of a full query log"));
         assert!(refused(Path::new("/missing")).contains("No such file"));
+    }
+
+    #[test]
+    fn a_log_of_cassandra_is_read_and_other_logs_of_it_are_refused() {
+        use crate::chronicle_log::tests::{audit_record, query_record, queue_file};
+        let directory = tempfile::tempdir().unwrap();
+        let at = directory.path();
+        let queries =
+            |millis: &[u8]| millis.iter().map(|one| query_record(*one)).collect::<Vec<_>>();
+        fs::write(at.join("20261128-14.cq4"), queue_file(&queries(&[1, 2]), true)).unwrap();
+        fs::write(at.join("20261128-15.cq4"), queue_file(&queries(&[3]), false)).unwrap();
+        fs::write(at.join("20261128-13.cq4"), b"no queue").unwrap();
+        fs::write(at.join("metadata.cq4t"), b"table").unwrap();
+        let mut source = RecordSource::open(at, Follow::No).unwrap();
+        assert_eq!(source.next_record().unwrap(), Some(record(1, "SELECT 1")));
+        assert_eq!(all(&mut source), [2, 3]);
+        assert_eq!(source.damaged(), 1);
+        // Appended, as a followed one is.
+        fs::write(at.join("20261128-15.cq4"), queue_file(&queries(&[3, 4]), false)).unwrap();
+        assert_eq!(all(&mut source), [4]);
+        let mut one = RecordSource::open(&at.join("20261128-14.cq4"), Follow::No).unwrap();
+        assert_eq!(all(&mut one), [1, 2]);
+        // Nothing was logged when it was opened.
+        let empty = tempfile::tempdir().unwrap();
+        let mut followed = RecordSource::open(empty.path(), Follow::Yes).unwrap();
+        assert!(all(&mut followed).is_empty());
+        fs::write(empty.path().join("1.cq4"), queue_file(&queries(&[5]), false)).unwrap();
+        assert_eq!(all(&mut followed), [5]);
+        assert!(all(&mut followed).is_empty());
+        fs::write(at.join("20261128-13.cq4"), queue_file(&[audit_record("line")], true)).unwrap();
+        let failure = RecordSource::open(at, Follow::No).unwrap().next_record().unwrap_err();
+        let text = "20261128-13.cq4 at offset 40: Unsupported record type field [audit] - supported record types are \
+            [single-query, batch]";
+        assert!(failure.message.ends_with(text), "{}", failure.message);
+        write(at, "20261128-14.fql", &[record(1, "a")]);
+        let both = RecordSource::open(at, Follow::No).err().unwrap();
+        assert!(both.message.ends_with("in one directory; name the files"), "{}", both.message);
     }
 }

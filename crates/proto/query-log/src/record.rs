@@ -52,7 +52,7 @@ pub struct BatchQuery {
     pub values: Vec<LoggedValue>,
 }
 
-/// A bound value of a batch. Cassandra's files store null and unset as empty bytes.
+/// A bound value of a batch. Cassandra's files store unset as empty bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoggedValue {
     /// Null.

@@ -194,14 +194,14 @@ fn read_at(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     const HEADER: &[u8] = b"\xb9\x06header\xb6\x08SCQStore\x82\x0d\0\0\0\xcadataFormat\xa1\x01";
     const HEADER_WORD: u32 = 0x4000_0000;
 
     /// A file of a queue with these records, and an end mark if it is closed.
-    pub fn queue_file(records: &[Vec<u8>], is_closed: bool) -> Vec<u8> {
+    pub(crate) fn queue_file(records: &[Vec<u8>], is_closed: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let header = (HEADER.len() as u32 | HEADER_WORD, HEADER.to_vec());
         let records = records.iter().map(|record| (record.len() as u32, record.clone()));
@@ -217,10 +217,25 @@ pub mod tests {
     }
 
     /// A record of the audit log.
-    pub fn audit_record(line: &str) -> Vec<u8> {
+    pub(crate) fn audit_record(line: &str) -> Vec<u8> {
         let mut out = b"\xc7version\xa1\x00\xc4type\xe5audit\xc7message\xb8".to_vec();
         out.push(u8::try_from(line.len()).unwrap());
         out.extend_from_slice(line.as_bytes());
+        out
+    }
+
+    /// A record of the full query log: `SELECT 1` without values at consistency ONE, without a generated timestamp.
+    pub(crate) fn query_record(millis: u8) -> Vec<u8> {
+        let mut out =
+            b"\xc7version\xa1\x00\xc4type\xecsingle-query\xd0query-start-time\xa1".to_vec();
+        out.push(millis);
+        out.extend_from_slice(
+            b"\xd0protocol-version\xa1\x05\xcdquery-options\x80\x07\x8a\0\x01\0\0\0\0",
+        );
+        out.extend_from_slice(
+            b"\xd3generated-timestamp\x90\0\0\0\xdf\xd8generated-now-in-seconds\xa6\0\0\0\x80",
+        );
+        out.extend_from_slice(b"\xc8keyspace\xbb\xc5query\xe8SELECT 1");
         out
     }
 
