@@ -22,7 +22,7 @@ use crate::run::Run;
 const MACHINE: &str = "keys";
 const PORT: u16 = 8200;
 const READ_BYTES: usize = 4096;
-/// Of the host in settings: keys in use are checked often enough for a rotation to matter.
+/// Period of checks of keys in use: short enough for a rotation to matter.
 const REFRESH: Duration = Duration::from_secs(5);
 
 /// The provider of a run.

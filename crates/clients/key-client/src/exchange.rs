@@ -1,6 +1,6 @@
 //! One request to a provider over a connection of its own.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 
 use at_rest::KeyAsk;
 use conf::key_hosts::KeyHost;
@@ -120,7 +120,14 @@ async fn answer(
     let stream = connect(rt, to, deadline).await?;
     stream.write_all(&bytes_of(to, &request)).await.map_err(unavailable)?;
     let mut answer = Vec::new();
-    while stream.read(&mut answer, READ_BYTES).await.map_err(unavailable)? > 0 {
+    loop {
+        match stream.read(&mut answer, READ_BYTES).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            // Some servers end without saying so in TLS. A cut answer is an error below.
+            Err(_) if !answer.is_empty() => break,
+            Err(error) => return Err(unavailable(error)),
+        }
         if answer.len() > ANSWER_BYTES_MAX {
             return Err(unavailable(format!("the answer is longer than {ANSWER_BYTES_MAX} bytes")));
         }
@@ -173,12 +180,6 @@ async fn addresses(rt: &Rt, to: &Endpoint) -> Result<Vec<SocketAddr>, ProviderEr
     if let Ok(ip) = to.name.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, to.port)]);
     }
-    let (name, port) = (to.name.clone(), to.port);
-    let found = rt.offload("resolve", move || {
-        let found = (name.as_str(), port).to_socket_addrs();
-        found.map(|all| all.take(4).collect::<Vec<SocketAddr>>()).map_err(|error| error.to_string())
-    });
-    found
-        .await
-        .map_err(|error| unavailable(format!("{} cannot be resolved: {error}", to.host.endpoint)))
+    let found = rt::resolve(rt, &to.name, to.port).await;
+    found.map_err(|error| unavailable(format!("{} cannot be resolved: {error}", to.host.endpoint)))
 }

@@ -33,7 +33,7 @@ impl fmt::Display for KeySource {
     }
 }
 
-/// What a provider is asked for.
+/// A request to a provider.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyAsk {
     /// A key to wrap with.

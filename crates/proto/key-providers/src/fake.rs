@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use crate::reply::{decode, text};
 use crate::sigv4::{Credentials, Scope, Signed, authorization};
 
-/// What is wrong with the provider.
+/// A fault of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -36,7 +36,7 @@ pub struct FakeProvider {
     pub credentials: (Credentials, String),
     /// Named keys with their newest versions.
     pub keys: BTreeMap<String, u32>,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
     /// Requests that were answered with a key.
     pub served: u64,

@@ -42,7 +42,7 @@ impl Credentials {
     }
 }
 
-/// What is signed.
+/// A request to be signed.
 pub struct Signed<'r> {
     /// Method.
     pub method: &'r str,

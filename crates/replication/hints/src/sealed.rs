@@ -79,7 +79,7 @@ impl Directory {
         source: Option<&KeySource>,
     ) -> Result<HintCipher, IoError> {
         let path = self.key_path(id);
-        let (key, record) = self.fs.new_data_key(source).await.map_err(|error| IoError {
+        let (key, record) = self.fs.keys().new_data_key(source).await.map_err(|error| IoError {
             kind: IoErrorKind::PermissionDenied,
             operation: "encrypt",
             path: path.clone(),
@@ -101,8 +101,8 @@ impl Directory {
             Err(error) => return Err(error),
         };
         let record = KeyRecord::decode(&bytes).map_err(|error| damaged(&path, error))?;
-        let key =
-            self.fs.open_data_key(&record).await.map_err(|error| match error.is_damage() {
+        let key = self.fs.keys().open_data_key(&record).await.map_err(|error| {
+            match error.is_damage() {
                 true => damaged(&path, error),
                 false => IoError {
                     kind: IoErrorKind::PermissionDenied,
@@ -110,7 +110,8 @@ impl Directory {
                     path: self.path_of(id),
                     detail: error.to_string(),
                 },
-            })?;
+            }
+        })?;
         Ok(Some(HintCipher::new(&key, id)))
     }
 }

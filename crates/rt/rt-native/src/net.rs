@@ -1,10 +1,23 @@
 //! TCP on the shard's reactor. Every connection has `TCP_NODELAY` set.
 
 use crate::error::io_error;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 use stdx::IoError;
 use tokio::net::{TcpListener, TcpStream};
+
+/// Addresses of one name that are used.
+const ADDRESSES_MAX: usize = 4;
+
+/// The addresses of a host, by the resolver of the system. Blocks.
+///
+/// # Errors
+/// The name is not known, or cannot be looked up.
+pub fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, IoError> {
+    let found =
+        (name, port).to_socket_addrs().map_err(|error| io_error("resolve", name, &error))?;
+    Ok(found.take(ADDRESSES_MAX).collect())
+}
 
 /// Smallest spare room offered to one read.
 const READ_ROOM_MIN: usize = 4096;

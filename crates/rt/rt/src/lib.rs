@@ -34,12 +34,12 @@ mod tls_stream;
 
 pub use executor::Group;
 pub use file::{DirEntry, DiskSpace, File, FileLock, Fs, Metadata, OpenOptions};
-pub use file_keys::{KeyAnswer, KeyRequest};
+pub use file_keys::{FileKeys, KeyAnswer, KeyRequest};
 pub use gate::{Closed, Gate};
 pub use handle::{Rt, YieldIfDue};
 pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
 pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
-pub use net::{Conn, ListenOptions, Listener, MovedConn};
+pub use net::{Conn, ListenOptions, Listener, MovedConn, resolve};
 pub use published::Published;
 pub use rt_native::counting::{Counting, held_bytes};
 pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions, prefetch};

@@ -62,6 +62,25 @@ impl Listener {
     }
 }
 
+/// The addresses of a host, at most four. A simulated world has no names.
+///
+/// # Errors
+/// The name is not known, or cannot be looked up.
+pub async fn resolve(rt: &Rt, name: &str, port: u16) -> Result<Vec<SocketAddr>, IoError> {
+    match &rt.inner.env {
+        Env::Sim(_) => Err(IoError {
+            kind: IoErrorKind::NotFound,
+            operation: "resolve",
+            path: name.to_owned(),
+            detail: "a simulated world has no names".to_owned(),
+        }),
+        Env::Native(_) => {
+            let name = name.to_owned();
+            rt.offload("resolve", move || rt_native::net::resolve(&name, port)).await
+        }
+    }
+}
+
 impl Rt {
     /// Listens on `addr` (port 0: any free one) with `SO_REUSEADDR`.
     pub async fn listen(

@@ -23,6 +23,7 @@ use crate::memtable::{ITEMS_PER_LOOK, Memtable, MemtableScan};
 use crate::tables::table::{Pin, TableState, TableView, bump};
 use crate::tables::table_file::{TableFile, map_error};
 use crate::write::Writer;
+use crate::write::table_key;
 use crate::write::unflushable::{Logging, Refused};
 
 /// Bytes per write request of a flush, and of a compaction that writes one file at a time. A shard has few of them
@@ -247,14 +248,7 @@ impl Writer {
         memtable: &Rc<Memtable>,
     ) -> Result<Vec<Refused>, StoreError> {
         // Before the slot is taken: other tables do not wait for the provider.
-        let sealing = self.env.options.sealing.of(&table.version().table);
-        let key = self.env.rt.fs().await_active_key(sealing.source()).await;
-        key.map_err(|error| {
-            StoreError::Invalid(format!(
-                "{}: {error}",
-                self.files.directories.directory_of(&table.version().table)
-            ))
-        })?;
+        table_key::await_key(self, table).await?;
         let waiting = self.env.stages.flush.wait();
         let _permit = self.flush_slot.acquire(1).await;
         drop(waiting);
