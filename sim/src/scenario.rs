@@ -117,7 +117,7 @@ pub enum Fault {
     AlterKeyspace,
     /// The keys of a node change: to renewed ones, or to those of another cluster. In the end it has its own again.
     ChangeKeys,
-    /// The provider of the keys of files hangs, fails or refuses for a while, or rotates its key.
+    /// The provider of the keys of files hangs or fails for a while, or rotates its key.
     BreakKeys,
 }
 

@@ -759,7 +759,7 @@ mod tests {
         assert_eq!(of("encryption = {'key_provider': 'none'}"), schema::TableKeys::None);
         let text = "scylla_encryption_options = {'key_provider': 'vault', 'vault_host': 'a'}";
         let set = options(text).unwrap();
-        let shown = crate::system::describe::option_lines(&set);
+        let shown = crate::system::describe::text::option_lines(&set);
         assert_eq!(shown.last().map(String::as_str), Some(text));
         assert!(shown.contains(&"extensions = {}".to_owned()));
         for (wrong, why) in [
