@@ -350,6 +350,20 @@ impl Nemesis {
         })
     }
 
+    /// Changes the keys of a node, or breaks the provider of the keys of files.
+    fn break_keys(&mut self, run: &mut Run, hit: &Hit) {
+        let Hit { fault, node, until, .. } = *hit;
+        let random = run.nodes.world.random_u64();
+        if fault == Fault::BreakKeys {
+            run.nodes.key_server.iter().for_each(|server| server.break_it(random));
+            self.undo.push((until, Undo::KeyProvider));
+            return;
+        }
+        let keys = if random.is_multiple_of(2) { Keys::Renewed } else { Keys::OfStrangers };
+        encrypted::change_keys(run, node, keys);
+        self.undo.push((until, Undo::Keys(node)));
+    }
+
     /// False when it is not possible just now.
     fn carry_out(&mut self, run: &mut Run, hit: &Hit) -> bool {
         let Hit { fault, node, other, until, .. } = *hit;
@@ -387,16 +401,7 @@ impl Nemesis {
                 run.nodes.world.drift_clock(&name(node), millionths);
                 self.undo.push((until, Undo::Drift(node)));
             }
-            Fault::ChangeKeys => {
-                let keys = Keys::other(run.nodes.world.random_u64());
-                encrypted::change_keys(run, node, keys);
-                self.undo.push((until, Undo::Keys(node)));
-            }
-            Fault::BreakKeys => {
-                let random = run.nodes.world.random_u64();
-                run.nodes.key_server.iter().for_each(|server| server.break_it(random));
-                self.undo.push((until, Undo::KeyProvider));
-            }
+            Fault::ChangeKeys | Fault::BreakKeys => self.break_keys(run, hit),
             Fault::SlowDisk => self.slow_disk(run, hit, 5_000..50_000),
             Fault::SlowNode => {
                 self.slow_disk(run, hit, 1_000..20_000);

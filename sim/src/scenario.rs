@@ -117,7 +117,7 @@ pub enum Fault {
     AlterKeyspace,
     /// The keys of a node change: to renewed ones, or to those of another cluster. In the end it has its own again.
     ChangeKeys,
-    /// The provider of the keys of files hangs, fails or refuses for a while, or rotates its key.
+    /// The provider of the keys of files hangs or fails for a while, or rotates its key.
     BreakKeys,
 }
 
@@ -262,8 +262,6 @@ pub struct Scenario {
     pub levels: bool,
     /// Connections between nodes are encrypted: all, or those between racks.
     pub encryption: bool,
-    /// Files are encrypted by keys of a provider.
-    pub key_provider: bool,
     /// Clients at the same time.
     pub clients: u64,
     /// Requests of all clients together.
@@ -302,6 +300,11 @@ pub struct ScenarioError {
 }
 
 impl Scenario {
+    /// Returns true if files are encrypted by keys of a provider.
+    pub fn has_key_provider(&self) -> bool {
+        self.kinds.iter().any(|(fault, _)| *fault == Fault::BreakKeys)
+    }
+
     /// Parses a file.
     ///
     /// # Errors
@@ -336,7 +339,6 @@ impl Scenario {
             small_pages: number("small_pages", 0) > 0,
             levels: number("workload.levels", 0) > 0,
             encryption: number("encryption", 0) > 0,
-            key_provider: number("key_provider", 0) > 0,
             clients: number("workload.clients", 6),
             operations: number("workload.operations", 2000),
             keys: number("workload.keys", 60),

@@ -227,7 +227,7 @@ async fn commit_log_key(rt: &Rt, options: &Options) -> Result<Option<DataKey>, S
         StartError::Setting(format!("{path}, the key of the commit log, cannot be opened: {error}"))
     };
     let record = KeyRecord::decode(&bytes).map_err(refused)?;
-    rt.fs().open_data_key(&record).await.map(Some).map_err(refused)
+    rt.fs().keys().open_data_key(&record).await.map(Some).map_err(refused)
 }
 
 fn commit_log_key_path(options: &Options) -> String {
@@ -245,14 +245,14 @@ pub(crate) async fn create_commit_log_key(rt: &Rt, options: &Options) -> Result<
     let (fs, path) = (rt.fs(), commit_log_key_path(options));
     let refused = |error: at_rest::SealError| StartError::Setting(format!("{path}: {error}"));
     let record = match commit_log_key(rt, options).await? {
-        None => fs.new_data_key(Some(&source)).await.map_err(refused)?.1,
+        None => fs.keys().new_data_key(Some(&source)).await.map_err(refused)?.1,
         Some(key) => {
             let stored = fs.read(&path, at_rest::record::RECORD_BYTES_MAX).await?;
             let stored = KeyRecord::decode(&stored).map_err(refused)?;
-            if fs.is_wrapped_by_active(&stored, Some(&source)) {
+            if fs.keys().is_wrapped_by_active(&stored, Some(&source)) {
                 return Ok(());
             }
-            fs.wrap_data_key(&key, Some(&source)).await.map_err(refused)?
+            fs.keys().wrap_data_key(&key, Some(&source)).await.map_err(refused)?
         }
     };
     Ok(fs.write_atomic(&path, record.encode()).await?)
@@ -267,7 +267,7 @@ pub(crate) async fn commit_log_keys(
     options: &Options,
 ) -> Result<Option<String>, StartError> {
     let own = commit_log_key(rt, options).await?.map(|key| commit_log_line(&key));
-    let of_file = rt.fs().keys().map(|ring| commit_log_lines(&ring));
+    let of_file = rt.fs().keys().ring().map(|ring| commit_log_lines(&ring));
     let setting = &options.system_info_encryption;
     let is_own_first = setting.key_provider != KeyProvider::File;
     let (first, second) = if is_own_first { (own, of_file) } else { (of_file, own) };

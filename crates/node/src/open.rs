@@ -58,6 +58,14 @@ pub(crate) struct Opened {
     pub(crate) api: ApiAccess,
 }
 
+/// Logs the saved caches that cannot be used.
+async fn warn_of_saved_caches(rt: &Rt, options: &Options) {
+    let fs = rt.fs();
+    for (path, why) in store::damaged_saved_caches(&fs, &options.saved_caches_directory()).await {
+        tracing::warn!(path, why, "a saved cache is ignored and will be rewritten");
+    }
+}
+
 /// Opens or makes the metadata log; founds or joins a cluster.
 ///
 /// # Errors
@@ -85,9 +93,7 @@ pub(crate) async fn open(
     };
     let files = small_files::check(rt, &work_dir).await?;
     disks::check(rt, &work_dir, &options.data_directories(), &files).await?;
-    for (path, why) in store::damaged_saved_caches(&fs, &options.saved_caches_directory()).await {
-        tracing::warn!(path, why, "a saved cache is ignored and will be rewritten");
-    }
+    warn_of_saved_caches(rt, options).await;
     disk_usage::check_max_size(&fs, options).await.map_err(StartError::Setting)?;
     let known = identity::read(&fs, &work_dir).await?;
     let place = place::find(&fs, options).await?;

@@ -121,7 +121,7 @@ impl Nodes {
         let world = World::new(seed, WorldOptions::default());
         Nodes {
             eavesdropper: scenario.encryption.then(|| encrypted::eavesdrop(&world, seed)),
-            key_server: scenario.key_provider.then(|| KeyServer::start(&world)),
+            key_server: scenario.has_key_provider().then(|| KeyServer::start(&world)),
             world,
             scenario,
             sabotage,

@@ -20,7 +20,7 @@ const REFRESH: Duration = Duration::from_secs(1200);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const UNKNOWN: &str = "to be one of the keys in docs/user/encryption-at-rest.md";
 
-/// What every host has.
+/// A host of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyHost {
     /// `endpoint`: `https://name:port`.

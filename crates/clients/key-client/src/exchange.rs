@@ -1,6 +1,6 @@
 //! One request to a provider over a connection of its own.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use at_rest::KeyAsk;
 use conf::key_hosts::KeyHost;
@@ -17,8 +17,6 @@ use tls::{ClientParts, Offer, Source, Trust};
 /// Longest answer, bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 8 << 10;
-/// Addresses of a host that are tried.
-const ADDRESSES_MAX: usize = 4;
 /// Longest file with a login, bytes.
 const LOGIN_BYTES_MAX: usize = 64 << 10;
 /// Longest file with certificates of authorities, bytes.
@@ -122,7 +120,14 @@ async fn answer(
     let stream = connect(rt, to, deadline).await?;
     stream.write_all(&bytes_of(to, &request)).await.map_err(unavailable)?;
     let mut answer = Vec::new();
-    while stream.read(&mut answer, READ_BYTES).await.map_err(unavailable)? > 0 {
+    loop {
+        match stream.read(&mut answer, READ_BYTES).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            // Some servers end without saying so in TLS. A cut answer is an error below.
+            Err(_) if !answer.is_empty() => break,
+            Err(error) => return Err(unavailable(error)),
+        }
         if answer.len() > ANSWER_BYTES_MAX {
             return Err(unavailable(format!("the answer is longer than {ANSWER_BYTES_MAX} bytes")));
         }
@@ -176,6 +181,9 @@ async fn connect(rt: &Rt, to: &Endpoint, deadline: Instant) -> Result<Stream, Pr
 }
 
 async fn addresses(rt: &Rt, to: &Endpoint) -> Result<Vec<SocketAddr>, ProviderError> {
-    let found = rt::resolve(rt, &to.name, to.port, ADDRESSES_MAX).await;
+    if let Ok(ip) = to.name.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, to.port)]);
+    }
+    let found = rt::resolve(rt, &to.name, to.port).await;
     found.map_err(|error| unavailable(format!("{} cannot be resolved: {error}", to.host.endpoint)))
 }

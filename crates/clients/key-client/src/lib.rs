@@ -62,7 +62,7 @@ impl KeyClient {
         }));
         client.set_hosts(hosts).await?;
         let (asked, polled) = (client.clone(), client.clone());
-        let receiver = rt.serve_key_requests();
+        let receiver = rt.fs().keys().serve_requests();
         client.spawn("key requests", async move {
             while let Some(KeyRequest { ask, answer }) = receiver.recv().await {
                 asked.ask(ask, answer);
@@ -155,14 +155,14 @@ impl KeyClient {
         for output in outputs {
             match output {
                 Output::Send(ask) => self.send(ask),
-                Output::Keep(key) => rt.with_provided_keys(|keys| keys.insert(now, key)),
+                Output::Keep(key) => rt.fs().keys().with_provided(|keys| keys.insert(now, key)),
                 Output::Activate(key) => {
                     let (source, version) = (key.source().to_string(), key.version());
                     tracing::info!(source, version, "a key of a provider is in use for new files");
-                    rt.with_provided_keys(|keys| keys.activate(now, key));
+                    rt.fs().keys().with_provided(|keys| keys.activate(now, key));
                 }
                 Output::Expire(provider, after) => {
-                    rt.with_provided_keys(|keys| keys.expire(now, &provider, after));
+                    rt.fs().keys().with_provided(|keys| keys.expire(now, &provider, after));
                 }
                 Output::Answer(id, answer) => {
                     let waiter = self.0.waiters.borrow_mut().remove(&id);

@@ -78,7 +78,7 @@ fn beside_a_provider<F: Future<Output = ()> + 'static>(
 }
 
 async fn open(rt: &Rt, record: &KeyRecord) -> Result<DataKey, SealError> {
-    rt.fs().open_data_key(record).await
+    rt.fs().keys().open_data_key(record).await
 }
 
 /// Waits for a state that a task of the client brings about.
@@ -99,14 +99,14 @@ fn both_providers_make_a_key_and_unwrap_it_for_a_node_that_has_forgotten_it() {
         for name in ["vault:a", "kms:b"] {
             let source = source(name, "k");
             client.want(&source).await.unwrap();
-            let (key, record) = rt.fs().new_data_key(Some(&source)).await.unwrap();
+            let (key, record) = rt.fs().keys().new_data_key(Some(&source)).await.unwrap();
             assert_eq!(
-                rt.fs().new_data_key(Some(&source)).await.unwrap().1.envelope,
+                rt.fs().keys().new_data_key(Some(&source)).await.unwrap().1.envelope,
                 record.envelope
             );
             assert_eq!(open(&rt, &record).await, Ok(key.clone()));
             let served = provider.borrow().served;
-            rt.with_provided_keys(|keys| *keys = at_rest::ProvidedKeys::default());
+            rt.fs().keys().with_provided(|keys| *keys = at_rest::ProvidedKeys::default());
             let read = KeyRecord::decode(&record.encode()).unwrap();
             assert_eq!(open(&rt, &read).await, Ok(key.clone()));
             assert_eq!(open(&rt, &read).await, Ok(key), "from the cache");
@@ -123,14 +123,14 @@ fn every_fault_is_an_error_with_key_and_provider_by_the_deadline_and_ends_with_t
             provider.borrow_mut().fault = Fault::None;
             let source = source(name, "k");
             client.want(&source).await.unwrap();
-            let (key, record) = rt.fs().new_data_key(Some(&source)).await.unwrap();
+            let (key, record) = rt.fs().keys().new_data_key(Some(&source)).await.unwrap();
             for (fault, why) in [
                 (Fault::Hangs, "did not answer within 2000 ms"),
                 (Fault::Fails, "503"),
                 (Fault::Refuses, "403"),
                 (Fault::Garbles, "the answer is not understood"),
             ] {
-                rt.with_provided_keys(|keys| *keys = at_rest::ProvidedKeys::default());
+                rt.fs().keys().with_provided(|keys| *keys = at_rest::ProvidedKeys::default());
                 provider.borrow_mut().fault = fault;
                 let begun: Instant = rt.now();
                 let error = open(&rt, &record).await.unwrap_err();
@@ -145,7 +145,7 @@ fn every_fault_is_an_error_with_key_and_provider_by_the_deadline_and_ends_with_t
                 provider.borrow_mut().fault = Fault::None;
                 assert_eq!(open(&rt, &record).await, Ok(key.clone()), "{fault:?}");
             }
-            rt.with_provided_keys(|keys| *keys = at_rest::ProvidedKeys::default());
+            rt.fs().keys().with_provided(|keys| *keys = at_rest::ProvidedKeys::default());
             provider.borrow_mut().fault = Fault::WrongKey;
             let error = open(&rt, &record).await.unwrap_err();
             assert!(
@@ -164,19 +164,21 @@ fn a_key_is_in_use_through_an_outage_and_a_rotated_one_after_the_next_check() {
         let client = KeyClient::start(&rt, hosts).await.unwrap();
         let source = source("vault:a", "k");
         client.want(&source).await.unwrap();
-        let (key, record) = rt.fs().new_data_key(Some(&source)).await.unwrap();
+        let (key, record) = rt.fs().keys().new_data_key(Some(&source)).await.unwrap();
         provider.borrow_mut().fault = Fault::Hangs;
         rt.sleep(Duration::from_secs(1300)).await;
         assert!(client.status()[0].failures > 0, "{:?}", client.status());
-        assert!(rt.fs().is_wrapped_by_active(&record, Some(&source)));
-        rt.fs().new_data_key(Some(&source)).await.unwrap();
+        assert!(rt.fs().keys().is_wrapped_by_active(&record, Some(&source)));
+        rt.fs().keys().new_data_key(Some(&source)).await.unwrap();
         *provider.borrow_mut().keys.get_mut("k").unwrap() = 2;
         provider.borrow_mut().fault = Fault::None;
         until(&rt, 60, || client.status()[0].version == Some(2)).await;
         assert_eq!((client.status()[0].failures, client.status().len()), (0, 1));
-        assert!(!rt.fs().is_wrapped_by_active(&record, Some(&source)));
-        let wrapped = rt.fs().wrap_data_key(&key, Some(&source)).await.unwrap();
-        assert!(wrapped.version == 2 && rt.fs().is_wrapped_by_active(&wrapped, Some(&source)));
+        assert!(!rt.fs().keys().is_wrapped_by_active(&record, Some(&source)));
+        let wrapped = rt.fs().keys().wrap_data_key(&key, Some(&source)).await.unwrap();
+        assert!(
+            wrapped.version == 2 && rt.fs().keys().is_wrapped_by_active(&wrapped, Some(&source))
+        );
         assert_eq!(open(&rt, &record).await, Ok(key.clone()), "the one before opens still");
         *provider.borrow_mut().keys.get_mut("k").unwrap() = 3;
         client.refresh().await.unwrap();
@@ -187,7 +189,7 @@ fn a_key_is_in_use_through_an_outage_and_a_rotated_one_after_the_next_check() {
         assert!(!error.contains("token"), "INV-key-providers-2");
         provider.borrow_mut().fault = Fault::None;
         rt.sleep(Duration::from_secs(700)).await;
-        assert_eq!(rt.with_provided_keys(|keys| keys.cached()), 0, "it is forgotten");
+        assert_eq!(rt.fs().keys().with_provided(|keys| keys.cached()), 0, "it is forgotten");
         assert_eq!(open(&rt, &record).await, Ok(key), "and asked for again");
     });
 }
@@ -196,16 +198,19 @@ fn a_key_is_in_use_through_an_outage_and_a_rotated_one_after_the_next_check() {
 fn a_host_that_is_gone_and_a_node_without_a_client_are_named() {
     beside_a_provider(|rt, hosts, _provider| async move {
         let fs = rt.fs();
-        let error = fs.new_data_key(Some(&source("vault:a", "k"))).await.unwrap_err().to_string();
+        let error =
+            fs.keys().new_data_key(Some(&source("vault:a", "k"))).await.unwrap_err().to_string();
         assert!(error.contains("vault:a") && error.contains("vault_hosts"), "{error}");
         let client = KeyClient::start(&rt, hosts).await.unwrap();
-        let error = fs.new_data_key(Some(&source("kms:x", "k"))).await.unwrap_err().to_string();
+        let error =
+            fs.keys().new_data_key(Some(&source("kms:x", "k"))).await.unwrap_err().to_string();
         assert!(error.contains("kms_hosts of this node's settings has no host \"x\""), "{error}");
         let error =
-            fs.new_data_key(Some(&source("vault:a", "none"))).await.unwrap_err().to_string();
+            fs.keys().new_data_key(Some(&source("vault:a", "none"))).await.unwrap_err().to_string();
         assert!(error.contains("\"none\"") && error.contains("400"), "{error}");
         client.set_hosts(BTreeMap::new()).await.unwrap();
-        let error = fs.new_data_key(Some(&source("vault:a", "k"))).await.unwrap_err().to_string();
+        let error =
+            fs.keys().new_data_key(Some(&source("vault:a", "k"))).await.unwrap_err().to_string();
         assert!(error.contains("has no host \"a\""), "{error}");
     });
 }

@@ -102,11 +102,11 @@ pub async fn rewrap(
 ) -> Result<Rewrapped> {
     let Some(record) = key_record(fs, directory, set).await? else { return Ok(Rewrapped::Plain) };
     let path = format!("{directory}/{}", set.file_name(Component::Encryption));
-    let key = fs.open_data_key(&record).await.map_err(|error| of_seal(&path, &error))?;
-    if fs.is_wrapped_by_active(&record, sealing.source()) {
+    let key = fs.keys().open_data_key(&record).await.map_err(|error| of_seal(&path, &error))?;
+    if fs.keys().is_wrapped_by_active(&record, sealing.source()) {
         return Ok(Rewrapped::Current);
     }
-    let wrapped = fs.wrap_data_key(&key, sealing.source()).await;
+    let wrapped = fs.keys().wrap_data_key(&key, sealing.source()).await;
     let wrapped = wrapped.map_err(|error| of_seal(&path, &error))?;
     fs.write_atomic(&path, wrapped.encode()).await?;
     Ok(Rewrapped::Changed)
@@ -123,7 +123,7 @@ impl SetFiles {
             None => None,
             Some(record) => {
                 let file = format!("{directory}/{}", set.file_name(Component::Data));
-                let opened = fs.open_data_key(&record).await;
+                let opened = fs.keys().open_data_key(&record).await;
                 Some(Rc::new(opened.map_err(|error| of_seal(&file, &error))?))
             }
         };
@@ -145,7 +145,7 @@ impl SetFiles {
             return Ok(files);
         }
         let path = files.path(Component::Encryption);
-        let made = fs.new_data_key(sealing.source()).await;
+        let made = fs.keys().new_data_key(sealing.source()).await;
         let (key, record) = made.map_err(|error| of_seal(&path, &error))?;
         let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
         let file = fs.open(&path, options).await?;

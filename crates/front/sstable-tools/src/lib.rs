@@ -354,7 +354,7 @@ fn on_machine<F: Future<Output = u8> + 'static>(
 async fn lacks_key(rt: &Rt, directory: &str, set: Descriptor) -> Result<bool, SstableError> {
     let fs = rt.fs();
     let Some(record) = sstable::key_record(&fs, directory, set).await? else { return Ok(false) };
-    let opened = fs.open_data_key(&record).await;
+    let opened = fs.keys().open_data_key(&record).await;
     Ok(matches!(opened, Err(at_rest::SealError::MissingKey { .. })))
 }
 

@@ -59,7 +59,7 @@ mod tests {
         let fill = |out: &mut [u8]| out.fill(2);
         let (key, record) = ring.new_data_key(&mut { fill }).unwrap();
         mutate(&[record.encode()], fuzz_key_record);
-        let small = seal_small((&key, &record), "fuzz", b"x", &mut { fill }).unwrap();
+        let small = seal_small(&key, &record, "fuzz", b"x", &mut { fill }).unwrap();
         mutate(&[small], fuzz_sealed_small);
         let scylla = "AES/CBC/PKCS5Padding:128:AAAAAAAAAAAAAAAAAAAAAA==";
         mutate(&[format!("none\n# x\n{line}\n{scylla}\n")], fuzz_key_file);

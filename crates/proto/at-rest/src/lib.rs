@@ -87,13 +87,13 @@ pub enum SealError {
         key: String,
     },
     /// Its provider did not answer, or refused.
-    #[error("it is encrypted with key \"{key}\" of {provider}: {what}")]
+    #[error("it needs key \"{key}\" of {provider}: {what}")]
     Provider {
         /// Name of the provider.
         provider: String,
         /// Id of the named key.
         key: String,
-        /// The error of the provider or of the connection to it.
+        /// Reason, from the provider or the connection to it.
         what: String,
     },
     /// No key is active.

@@ -12,7 +12,8 @@ use crate::{Result, SealError};
 
 /// Seals bytes under a name with a data key that no other file has, and its record. `None`: the record is too long.
 pub fn seal_small(
-    (key, record): (&DataKey, &KeyRecord),
+    key: &DataKey,
+    record: &KeyRecord,
     name: &str,
     bytes: &[u8],
     random: Random<'_>,
@@ -58,7 +59,7 @@ mod tests {
         let mut random = testkit::Random::new(1);
         let mut fill = |out: &mut [u8]| out.iter_mut().for_each(|byte| *byte = random.byte());
         let (key, record) = ring(1).new_data_key(&mut fill).unwrap();
-        let sealed = seal_small((&key, &record), "rows", b"content", &mut fill).unwrap();
+        let sealed = seal_small(&key, &record, "rows", b"content", &mut fill).unwrap();
         let open = |byte, name: &str, bytes: &[u8]| {
             open_small(&ring(byte).open(&record_of_small(bytes)?)?, name, bytes)
         };

@@ -264,16 +264,16 @@ fn build(p: &Properties<'_>, mut o: TableOptions) -> Result<TableOptions, PlanEr
             }
         };
     }
+    extended(p, &mut o)?;
+    Ok(o)
+}
+
+/// Options that Cassandra does not have; they are stored in the extensions.
+fn extended(p: &Properties<'_>, o: &mut TableOptions) -> Result<(), PlanError> {
     if let Some(map) = p.map(schema::TOMBSTONE_GC)? {
         let entries = map.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         o.set_tombstone_gc(TombstoneGc::of_map(entries).map_err(PlanError::config)?);
     }
-    set_encryption(p, &mut o)?;
-    Ok(o)
-}
-
-/// Sets the encryption of new files.
-fn set_encryption(p: &Properties<'_>, o: &mut TableOptions) -> Result<(), PlanError> {
     let names = [schema::TABLE_ENCRYPTION, schema::TABLE_ENCRYPTION_ALIAS];
     if names.iter().all(|name| p.has(name)) {
         let [name, alias] = names;
@@ -751,6 +751,25 @@ mod tests {
                 .contains("space_amplification_goal must be greater than 1.0, but was 1.0")
         );
         assert!(refused("{'class': 'x.Nope'}").contains("Unable to find compaction strategy"));
+    }
+
+    #[test]
+    fn encryption_is_kept_in_the_extensions_under_either_name_and_shown_as_an_option() {
+        let of = |with| options(with).unwrap().encryption().unwrap().keys;
+        assert_eq!(of("encryption = {'key_provider': 'none'}"), schema::TableKeys::None);
+        let text = "scylla_encryption_options = {'key_provider': 'vault', 'vault_host': 'a'}";
+        let set = options(text).unwrap();
+        let shown = crate::system::describe::text::option_lines(&set);
+        assert_eq!(shown.last().map(String::as_str), Some(text));
+        assert!(shown.contains(&"extensions = {}".to_owned()));
+        for (wrong, why) in [
+            ("encryption = 'none'", "should be a map"),
+            ("encryption = {'key_provider': 'x'}", "Invalid key_provider 'x'"),
+            ("encryption = {} AND scylla_encryption_options = {}", "is another name"),
+        ] {
+            let error = options(wrong).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The parts that all providers have in common: a request, an answer, a login.
+//! The common part of all providers: a request, an answer, a login.
 
 use at_rest::{KeyAsk, Secret};
 use conf::key_hosts::{KeyHost, KeyLogin};

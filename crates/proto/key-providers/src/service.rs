@@ -1,4 +1,4 @@
-//! Requests to providers, their retries, refreshes and ends: a machine without effects.
+//! Schedule of requests to providers: retries, refreshes, deadlines, expiry. A machine without effects.
 //!
 //! - A request that several wait for is sent once. At most [`IN_FLIGHT_MAX`] are in flight; the others wait their turn.
 //! - A failed request is retried with back-off. Who waits is answered by the deadline with the last failure, and at once
@@ -36,7 +36,7 @@ pub struct Times {
     pub refresh: Duration,
 }
 
-/// An effect for the driver.
+/// An action of the driver.
 #[derive(Debug)]
 pub enum Output {
     /// Sends a request; its result is [`KeyService::answered`].
@@ -278,7 +278,7 @@ impl KeyService {
         out
     }
 
-    /// Answers waiters at their deadline, and drops requests without waiters.
+    /// Answers waiters at their deadline, and drops requests without a waiter.
     fn answer_late(&mut self, now: Instant, out: &mut Vec<Output>) {
         for pending in self.pending.values_mut() {
             let late = pending.waiters.extract_if(.., |waiter| waiter.deadline <= now);

@@ -42,7 +42,7 @@ impl Credentials {
     }
 }
 
-/// The signed parts of a request.
+/// A request to be signed.
 pub struct Signed<'r> {
     /// Method.
     pub method: &'r str,

@@ -27,7 +27,7 @@ pub(crate) async fn create(
     source: Option<&KeySource>,
 ) -> Result<HintCipher, IoError> {
     let path = path_for(path);
-    let (key, record) = fs.new_data_key(source).await.map_err(|error| IoError {
+    let (key, record) = fs.keys().new_data_key(source).await.map_err(|error| IoError {
         kind: IoErrorKind::PermissionDenied,
         operation: "encrypt",
         path: path.clone(),
@@ -49,7 +49,7 @@ pub(crate) async fn open(fs: &Fs, path: &str, id: FileId) -> Result<Option<HintC
         Err(error) => return Err(error),
     };
     let record = KeyRecord::decode(&bytes).map_err(|error| damaged(&key_path, error))?;
-    let key = fs.open_data_key(&record).await.map_err(|error| match error.is_damage() {
+    let key = fs.keys().open_data_key(&record).await.map_err(|error| match error.is_damage() {
         true => damaged(&key_path, error),
         false => IoError {
             kind: IoErrorKind::PermissionDenied,

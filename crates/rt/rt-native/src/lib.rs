@@ -27,6 +27,6 @@ mod uring;
 
 pub use buf::{ALIGN, Buf};
 pub use file::{File, OpenOptions};
-pub use net::{Conn, Listener, MovedConn, resolve};
+pub use net::{Conn, Listener, MovedConn};
 pub use prefetch::prefetch;
 pub use shard::{Env, IoBackend, NativeOptions, Threads, start};

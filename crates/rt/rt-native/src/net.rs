@@ -6,17 +6,21 @@ use std::rc::Rc;
 use stdx::IoError;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Smallest spare room offered to one read.
-const READ_ROOM_MIN: usize = 4096;
+/// Addresses of one name that are used.
+const ADDRESSES_MAX: usize = 4;
 
-/// Resolves the name of a host; blocks the thread. At most `max` addresses.
+/// The addresses of a host, by the resolver of the system. Blocks.
 ///
 /// # Errors
-/// The reason in words.
-pub fn resolve(name: &str, port: u16, max: usize) -> Result<Vec<SocketAddr>, String> {
-    let found = (name, port).to_socket_addrs().map_err(|error| error.to_string())?;
-    Ok(found.take(max).collect())
+/// The name is not known, or cannot be looked up.
+pub fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, IoError> {
+    let found =
+        (name, port).to_socket_addrs().map_err(|error| io_error("resolve", name, &error))?;
+    Ok(found.take(ADDRESSES_MAX).collect())
 }
+
+/// Smallest spare room offered to one read.
+const READ_ROOM_MIN: usize = 4096;
 
 /// A listening socket.
 pub struct Listener {

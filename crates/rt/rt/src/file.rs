@@ -1,11 +1,12 @@
 //! File handles of both worlds.
 
 use crate::env::Env;
+use crate::file_keys::FileKeys;
 use crate::handle::Rt;
-use crate::key_store::SharedKeys;
+use at_rest::KeyRing;
 use rt_native::Buf;
-use std::rc::Rc;
-use stdx::{Instant, IoError, IoErrorKind};
+use std::sync::Arc;
+use stdx::{IoError, IoErrorKind};
 
 pub use rt_native::OpenOptions;
 pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
@@ -15,7 +16,7 @@ pub use rt_native::fs::{DirEntry, DiskSpace, Metadata};
 #[derive(Clone)]
 pub struct Fs {
     env: Env,
-    pub(crate) keys: SharedKeys,
+    keys: FileKeys,
 }
 
 /// An exclusive lock between processes, held until dropped.
@@ -52,13 +53,22 @@ macro_rules! both {
 impl Rt {
     /// The file system.
     pub fn fs(&self) -> Fs {
-        Fs { env: self.inner.env.clone(), keys: Rc::clone(&self.inner.file_keys) }
+        Fs { env: self.inner.env.clone(), keys: self.inner.file_keys.clone() }
+    }
+}
+
+impl Rt {
+    /// Sets the keys of the key file of this shard. Every [`Fs`] of it has them from now on, those that were
+    /// created before too.
+    pub fn set_file_keys(&self, keys: Option<Arc<KeyRing>>) {
+        self.inner.file_keys.set_ring(keys);
     }
 }
 
 impl Fs {
-    pub(crate) fn now(&self) -> Instant {
-        self.env.now()
+    /// The keys of encryption at rest of this shard.
+    pub fn keys(&self) -> &FileKeys {
+        &self.keys
     }
 
     /// Fills `out` with random bytes, natively from a cryptographic generator seeded by the system.

@@ -2,7 +2,7 @@
 
 use crate::env::Env;
 use crate::executor::{Group, Queues, TURN, Tasks};
-use crate::key_store::SharedKeys;
+use crate::file_keys::FileKeys;
 use crate::shared::{NodeShared, Port, Shared, TaskKey};
 use crate::sync::waiters::Waiters;
 use crate::timer::Timers;
@@ -26,7 +26,7 @@ pub(crate) struct Inner {
     pub(crate) shard: ShardId,
     shard_count: u16,
     pub(crate) env: Env,
-    pub(crate) file_keys: SharedKeys,
+    pub(crate) file_keys: FileKeys,
     pub(crate) shared: Arc<Shared>,
     pub(crate) node: Arc<NodeShared>,
     io_description: String,
@@ -65,8 +65,8 @@ impl Rt {
         let inner = Inner {
             shard: ShardId(shard),
             shard_count: u16::try_from(node.shards.len()).unwrap_or(u16::MAX),
+            file_keys: FileKeys::new(env.clone()),
             env,
-            file_keys: SharedKeys::default(),
             shared,
             node,
             io_description,

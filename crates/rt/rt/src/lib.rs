@@ -19,7 +19,6 @@ mod file;
 mod file_keys;
 mod gate;
 mod handle;
-mod key_store;
 mod machine;
 mod mesh;
 mod net;
@@ -35,9 +34,9 @@ mod tls_stream;
 
 pub use executor::Group;
 pub use file::{DirEntry, DiskSpace, File, FileLock, Fs, Metadata, OpenOptions};
+pub use file_keys::{FileKeys, KeyAnswer, KeyRequest};
 pub use gate::{Closed, Gate};
 pub use handle::{Rt, YieldIfDue};
-pub use key_store::{KeyAnswer, KeyRequest};
 pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
 pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
 pub use net::{Conn, ListenOptions, Listener, MovedConn, resolve};

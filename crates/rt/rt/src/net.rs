@@ -2,7 +2,7 @@
 
 use crate::env::Env;
 use crate::handle::Rt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use stdx::{IoError, IoErrorKind};
 
 /// How to listen.
@@ -62,6 +62,25 @@ impl Listener {
     }
 }
 
+/// The addresses of a host, at most four. A simulated world has no names.
+///
+/// # Errors
+/// The name is not known, or cannot be looked up.
+pub async fn resolve(rt: &Rt, name: &str, port: u16) -> Result<Vec<SocketAddr>, IoError> {
+    match &rt.inner.env {
+        Env::Sim(_) => Err(IoError {
+            kind: IoErrorKind::NotFound,
+            operation: "resolve",
+            path: name.to_owned(),
+            detail: "a simulated world has no names".to_owned(),
+        }),
+        Env::Native(_) => {
+            let name = name.to_owned();
+            rt.offload("resolve", move || rt_native::net::resolve(&name, port)).await
+        }
+    }
+}
+
 impl Rt {
     /// Listens on `addr` (port 0: any free one) with `SO_REUSEADDR`.
     pub async fn listen(
@@ -75,29 +94,6 @@ impl Rt {
     /// Connects to `addr`.
     pub async fn connect(&self, addr: SocketAddr) -> Result<Conn, IoError> {
         Conn::connect(&self.inner.env, addr).await
-    }
-}
-
-/// Resolves the name of a host in a thread of the file pool: at most `max` addresses. In the simulator only addresses
-/// have a meaning.
-///
-/// # Errors
-/// The reason in words.
-pub async fn resolve(
-    rt: &Rt,
-    name: &str,
-    port: u16,
-    max: usize,
-) -> Result<Vec<SocketAddr>, String> {
-    if let Ok(ip) = name.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, port)]);
-    }
-    match &rt.inner.env {
-        Env::Native(_) => {
-            let name = name.to_owned();
-            rt.offload("resolve", move || rt_native::resolve(&name, port, max)).await
-        }
-        Env::Sim(_) => Err("the simulator has no names of hosts".to_owned()),
     }
 }
 

@@ -154,10 +154,10 @@ async fn sealed_body(
     bytes: &[u8],
     sealing: &Sealing,
 ) -> Result<Vec<u8>, StoreError> {
-    let made = fs.new_data_key(sealing.source()).await;
+    let made = fs.keys().new_data_key(sealing.source()).await;
     let (key, record) = made.map_err(|error| StoreError::Invalid(error.to_string()))?;
     let random = &mut |out: &mut [u8]| fs.random_fill(out);
-    at_rest::seal_small((&key, &record), cache.name, bytes, random)
+    at_rest::seal_small(&key, &record, cache.name, bytes, random)
         .ok_or_else(|| StoreError::Invalid("the record of its key is too long".to_owned()))
 }
 
@@ -171,7 +171,7 @@ async fn read_body(fs: &Fs, cache: SavedCache, path: &str) -> Result<SmallConten
         return Err(error);
     };
     let opened = async {
-        let key = fs.open_data_key(&at_rest::record_of_small(&body)?).await?;
+        let key = fs.keys().open_data_key(&at_rest::record_of_small(&body)?).await?;
         at_rest::open_small(&key, cache.name, &body)
     };
     opened.await.map(SmallContent::Body).map_err(|error| rt::damaged(path, error))

@@ -9,6 +9,7 @@ use rt::Group;
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::table::TableState;
+use crate::write::table_key;
 
 /// At least this often the loop looks around.
 const TICK: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ impl Store {
         }
         for table in self.rooms.tables.all_tables() {
             self.rooms.files.retry_orphans(&table).await;
-            if !self.rooms.writer.without_key.has_key(&self.rooms.writer.env, &table) {
+            if !table_key::has_key(&self.rooms.writer, &table) {
                 continue;
             }
             // The error is kept by `note_write_result`; the next round tries again. What fails for one table must not

@@ -23,6 +23,7 @@ use crate::memtable::{ITEMS_PER_LOOK, Memtable, MemtableScan};
 use crate::tables::table::{Pin, TableState, TableView, bump};
 use crate::tables::table_file::{TableFile, map_error};
 use crate::write::Writer;
+use crate::write::table_key;
 use crate::write::unflushable::{Logging, Refused};
 
 /// Bytes per write request of a flush, and of a compaction that writes one file at a time. A shard has few of them
@@ -241,23 +242,13 @@ impl Writer {
         }
     }
 
-    /// Waits until the key that new files of a table need is in memory.
-    async fn await_key(&self, table: &TableState) -> Result<(), StoreError> {
-        let table = &table.version().table;
-        let sealing = self.env.options.sealing.of(table);
-        let key = self.env.rt.fs().await_active_key(sealing.source()).await;
-        key.map_err(|error| {
-            StoreError::Invalid(format!("{}: {error}", self.files.directories.directory_of(table)))
-        })
-    }
-
     async fn flush_memtable(
         &self,
         table: &Rc<TableState>,
         memtable: &Rc<Memtable>,
     ) -> Result<Vec<Refused>, StoreError> {
         // Before the slot is taken: other tables do not wait for the provider.
-        self.await_key(table).await?;
+        table_key::await_key(self, table).await?;
         let waiting = self.env.stages.flush.wait();
         let _permit = self.flush_slot.acquire(1).await;
         drop(waiting);

@@ -43,7 +43,7 @@ pub struct Writer {
     /// One flush at a time.
     pub(crate) flush_slot: Semaphore,
     /// Tables whose provider has given no key for new files.
-    pub(crate) without_key: Rc<table_key::TablesWithoutKey>,
+    without_key: Rc<table_key::TablesWithoutKey>,
     /// Segments of earlier runs are gone.
     pub(crate) old_log_released: Cell<bool>,
 }

@@ -11,9 +11,10 @@ use std::time::Duration;
 use rt::Group;
 use stdx::{Instant, TableId};
 
-use crate::env::Env;
 use crate::env::failure::StoreFailure;
+use crate::error::StoreError;
 use crate::tables::table::TableState;
+use crate::write::Writer;
 
 /// Time between a failed request and the next.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -22,43 +23,53 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(crate) struct TablesWithoutKey(RefCell<BTreeMap<TableId, Option<Instant>>>);
 
-impl TablesWithoutKey {
-    /// Returns true if the key that new files of a table need is in memory, or if they need none. Otherwise it is asked
-    /// for, and the background work is notified when it has come.
-    pub(crate) fn has_key(self: &Rc<Self>, env: &Rc<Env>, table: &Rc<TableState>) -> bool {
-        if table.view().flushing.is_empty() {
-            return true;
-        }
-        let sealing = env.options.sealing.of(&table.version().table);
-        let fs = env.rt.fs();
-        if fs.has_active_key(sealing.source()) {
-            return true;
-        }
-        {
-            let mut waiting = self.0.borrow_mut();
-            let now = env.rt.now();
-            if waiting.get(&table.id).is_some_and(|next| next.is_none_or(|next| now < next)) {
-                return false;
-            }
-            waiting.insert(table.id, None);
-        }
-        let (gate_of, env, waiting) = (env, env.clone(), Rc::clone(self));
-        let table = Rc::clone(table);
-        let ask = async move {
-            let asked = fs.await_active_key(sealing.source()).await;
-            match asked.is_ok() {
-                true => waiting.0.borrow_mut().remove(&table.id),
-                false => waiting.0.borrow_mut().insert(table.id, Some(env.rt.now() + RETRY_AFTER)),
-            };
-            if let Err(error) = asked {
-                let version = table.version();
-                let name = format!("{}.{}", version.table.keyspace, version.table.name);
-                env.tell_failure(StoreFailure::Unflushable(format!("{name}: {error}")));
-            }
-            env.work.notify_one();
-        };
-        // A closed gate: the store is stopping, and its last flush waits for the key itself.
-        let _ = gate_of.gate.spawn(&gate_of.rt, Group::Flush, "store-key", ask);
-        false
+/// Waits for the key that new files of a table need.
+///
+/// # Errors
+/// `Invalid`: names directory, key and provider.
+pub(crate) async fn await_key(writer: &Writer, table: &TableState) -> Result<(), StoreError> {
+    let table = &table.version().table;
+    let sealing = writer.env.options.sealing.of(table);
+    let key = writer.env.rt.fs().keys().await_active(sealing.source()).await;
+    let directory = writer.files.directories.directory_of(table);
+    key.map_err(|error| StoreError::Invalid(format!("{directory}: {error}")))
+}
+
+/// Returns true if the key that new files of a table need is in memory, or if they need none. Otherwise it is asked
+/// for, and the background work is notified when it has come.
+pub(crate) fn has_key(writer: &Writer, table: &Rc<TableState>) -> bool {
+    if table.view().flushing.is_empty() {
+        return true;
     }
+    let sealing = writer.env.options.sealing.of(&table.version().table);
+    let fs = writer.env.rt.fs();
+    if fs.keys().has_active(sealing.source()) {
+        return true;
+    }
+    {
+        let mut waiting = writer.without_key.0.borrow_mut();
+        let now = writer.env.rt.now();
+        if waiting.get(&table.id).is_some_and(|next| next.is_none_or(|next| now < next)) {
+            return false;
+        }
+        waiting.insert(table.id, None);
+    }
+    let (env, waiting) = (writer.env.clone(), Rc::clone(&writer.without_key));
+    let table = Rc::clone(table);
+    let ask = async move {
+        let asked = fs.keys().await_active(sealing.source()).await;
+        match asked.is_ok() {
+            true => waiting.0.borrow_mut().remove(&table.id),
+            false => waiting.0.borrow_mut().insert(table.id, Some(env.rt.now() + RETRY_AFTER)),
+        };
+        if let Err(error) = asked {
+            let version = table.version();
+            let name = format!("{}.{}", version.table.keyspace, version.table.name);
+            env.tell_failure(StoreFailure::Unflushable(format!("{name}: {error}")));
+        }
+        env.work.notify_one();
+    };
+    // A closed gate: the store is stopping, and its last flush waits for the key itwriter.
+    let _ = writer.env.gate.spawn(&writer.env.rt, Group::Flush, "store-key", ask);
+    false
 }

@@ -66,7 +66,7 @@ fn a_table_is_encrypted_as_its_option_says_and_other_nodes_files_stay_readable()
         store.flush(None).await.unwrap();
         assert_eq!(are_sealed(&store), BTreeSet::from([false]), "the table turns it off");
         store.stop().await;
-        // A node without encryption of its own.
+        // A node whose settings encrypt nothing.
         let plain = || StoreOptions { sealing: SealingPolicy::default(), ..options() };
         let on = schema_with(&[("cipher_algorithm", "AES/CBC/PKCS5Padding")]);
         let store = Store::open(rt.clone(), plain(), on).await.unwrap().0;
@@ -93,7 +93,7 @@ fn given(source: &KeySource) -> Arc<WrappingKey> {
 #[test]
 fn a_provider_that_hangs_keeps_rows_in_memory_and_in_the_log_and_other_tables_are_flushed() {
     run(7210, |rt| async move {
-        let requests = rt.serve_key_requests();
+        let requests = rt.fs().keys().serve_requests();
         let mut other = table(TableOptions::default());
         (other.id, other.name) = (OTHER, "other".into());
         let hangs = [("key_provider", "vault"), ("vault_host", "a")];
@@ -135,14 +135,14 @@ fn a_provider_that_hangs_keeps_rows_in_memory_and_in_the_log_and_other_tables_ar
         assert!(view(TABLE).files.is_empty());
         // The provider is back: the background writes what waits.
         let KeyRequest { answer, .. } = requests.recv().await.unwrap();
-        rt.with_provided_keys(|keys| keys.activate(rt.now(), given(&source)));
+        rt.fs().keys().with_provided(|keys| keys.activate(rt.now(), given(&source)));
         assert!(answer.send(Ok(given(&source))).is_ok());
         store.flush(None).await.unwrap();
         assert_eq!(are_sealed(&store), BTreeSet::from([true]));
         assert_eq!(read_all(&store).await.len(), 40);
         store.stop().await;
         // A start without the provider names file, key and provider, and is no empty table.
-        rt.with_provided_keys(|keys| *keys = at_rest::ProvidedKeys::default());
+        rt.fs().keys().with_provided(|keys| *keys = at_rest::ProvidedKeys::default());
         let opened = Store::open(rt.clone(), options(), schema);
         let answers = async {
             let KeyRequest { ask, answer } = requests.recv().await.unwrap();
