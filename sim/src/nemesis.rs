@@ -359,8 +359,7 @@ impl Nemesis {
             self.undo.push((until, Undo::KeyProvider));
             return;
         }
-        let keys = if random.is_multiple_of(2) { Keys::Renewed } else { Keys::OfStrangers };
-        encrypted::change_keys(run, node, keys);
+        encrypted::change_keys(run, node, Keys::other(random));
         self.undo.push((until, Undo::Keys(node)));
     }
 
