@@ -122,6 +122,14 @@ fn millis(time: std::time::Duration) -> u64 {
 }
 
 impl Actions {
+    fn query_log(&self) -> QueryLogCommands<'_> {
+        QueryLogCommands {
+            rt: &self.rt,
+            configured: &self.options.full_query_logging_options,
+            logger: &self.query_logger,
+        }
+    }
+
     fn settings(&self) -> SettingsReport {
         let options = &self.options;
         SettingsReport {
@@ -139,7 +147,7 @@ impl Actions {
             credentials_validity_millis: millis(self.live.borrow().credentials_validity),
             credentials_cache_max_entries: self.live.borrow().credentials_cache_max_entries,
             audit_log: self.audit_rows(),
-            full_query_log: QueryLogCommands(self).rows(),
+            full_query_log: self.query_log().rows(),
         }
     }
 }
@@ -225,10 +233,10 @@ impl Actions {
             ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,
             ClusterAction::DisableAuditLog => self.disable_audit_log().await,
             ClusterAction::EnableFullQueryLog { changes } => {
-                QueryLogCommands(self).enable(&changes).await
+                self.query_log().enable(&changes).await
             }
-            ClusterAction::DisableFullQueryLog => QueryLogCommands(self).disable().await,
-            ClusterAction::ResetFullQueryLog => QueryLogCommands(self).reset().await,
+            ClusterAction::DisableFullQueryLog => self.query_log().disable().await,
+            ClusterAction::ResetFullQueryLog => self.query_log().reset().await,
             ClusterAction::StopDaemon => self.stop_daemon(),
             other => match self.tune_storage(other)? {
                 None => Ok(()),

@@ -13,7 +13,6 @@ use rt::Rt;
 use stdx::ShardId;
 
 use crate::Program;
-use crate::actions::Actions;
 
 /// Creates the full query log of a shard, which is off.
 pub(crate) fn logger(
@@ -90,7 +89,11 @@ fn changed(
 }
 
 /// Commands about the full query log on a shard.
-pub(crate) struct QueryLogCommands<'a>(pub(crate) &'a Actions);
+pub(crate) struct QueryLogCommands<'a> {
+    pub(crate) rt: &'a Rt,
+    pub(crate) configured: &'a QueryLogOptions,
+    pub(crate) logger: &'a QueryLogger,
+}
 
 impl QueryLogCommands<'_> {
     /// `enablefullquerylog`: on all shards, led by shard 0.
@@ -98,12 +101,12 @@ impl QueryLogCommands<'_> {
         &self,
         changes: &BTreeMap<String, String>,
     ) -> Result<(), ActionError> {
-        let settings = changed(&self.0.options.full_query_logging_options, changes)?;
-        if self.0.rt.shard() != ShardId(0) {
+        let settings = changed(self.configured, changes)?;
+        if self.rt.shard() != ShardId(0) {
             return Ok(());
         }
         let directory = settings.directory.clone();
-        match self.0.query_logger.enable(settings).await {
+        match self.logger.enable(settings).await {
             Ok(()) => {
                 tracing::info!(directory, "the full query log was switched on by an administrator");
                 Ok(())
@@ -115,8 +118,8 @@ impl QueryLogCommands<'_> {
 
     /// `disablefullquerylog`: its files stay.
     pub(crate) async fn disable(&self) -> Result<(), ActionError> {
-        if self.0.rt.shard() == ShardId(0) {
-            self.0.query_logger.disable().await;
+        if self.rt.shard() == ShardId(0) {
+            self.logger.disable().await;
             tracing::info!("the full query log was switched off by an administrator");
         }
         Ok(())
@@ -124,9 +127,9 @@ impl QueryLogCommands<'_> {
 
     /// `resetfullquerylog`: its files are deleted.
     pub(crate) async fn reset(&self) -> Result<(), ActionError> {
-        if self.0.rt.shard() == ShardId(0) {
-            let configured = self.0.options.full_query_logging_options.log_dir.as_deref();
-            let done = self.0.query_logger.reset(configured).await;
+        if self.rt.shard() == ShardId(0) {
+            let configured = self.configured.log_dir.as_deref();
+            let done = self.logger.reset(configured).await;
             done.map_err(ActionError::Failed)?;
             tracing::info!("the full query log was reset by an administrator");
         }
@@ -135,11 +138,11 @@ impl QueryLogCommands<'_> {
 
     /// The rows of `getfullquerylog`.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
-        let active = self.0.query_logger.settings();
+        let active = self.logger.settings();
         let enabled = ("enabled".to_owned(), active.is_some().to_string());
         let rows = match &active {
             Some(settings) => settings.options.rows(),
-            None => self.0.options.full_query_logging_options.rows(),
+            None => self.configured.rows(),
         };
         let rows = rows.into_iter().map(|(name, value)| match (name, &active) {
             ("log_dir", Some(settings)) => (name.to_owned(), settings.directory.clone()),

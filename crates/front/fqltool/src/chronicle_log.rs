@@ -99,7 +99,7 @@ impl ChronicleLog {
                 return Ok(Some(found));
             }
             let Some(next) = self.next_file()? else { return Ok(None) };
-            // What was appended before the writer began the next file.
+            // Records appended before the writer began the next file.
             if let Some(found) = self.next_of_current()? {
                 return Ok(Some(found));
             }
@@ -304,7 +304,7 @@ pub(crate) mod tests {
         assert_eq!(found, ["a", &damage, other, "a", "b"]);
     }
 
-    /// What `--follow` needs.
+    /// The state of `--follow`.
     #[test]
     fn appended_records_and_new_files_are_read_by_later_calls() {
         let directory = tempfile::tempdir().unwrap();
