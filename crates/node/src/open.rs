@@ -66,6 +66,24 @@ async fn warn_of_saved_caches(rt: &Rt, options: &Options) {
     }
 }
 
+/// Logs the repairs that opening the metadata log has made.
+fn report_log(work_dir: &str, opened: &membership::log::Opened) {
+    if opened.dropped_bytes > 0 {
+        tracing::warn!(
+            path = format!("{work_dir}/metadata/log"),
+            bytes = opened.dropped_bytes,
+            "dropped an incomplete last entry of the metadata log; it was never acknowledged"
+        );
+    }
+    if opened.is_end_rebuilt {
+        tracing::warn!(
+            path = format!("{work_dir}/{}", small_files::LOG_END),
+            "the high-water mark of the metadata log could not be read and has been rebuilt from the log; \
+             check the disk"
+        );
+    }
+}
+
 /// Opens or makes the metadata log; founds or joins a cluster.
 ///
 /// # Errors
@@ -100,19 +118,7 @@ pub(crate) async fn open(
     let default_compaction = parts::default_compaction(options)?;
     let base = cql_plan::system::system_schema_with(default_compaction.as_ref());
     let opened = membership::log::open(rt, &work_dir, &base).await?;
-    if opened.dropped_bytes > 0 {
-        tracing::warn!(
-            bytes = opened.dropped_bytes,
-            "dropped an incomplete last entry of the metadata log; it was never acknowledged"
-        );
-    }
-    if opened.is_end_rebuilt {
-        tracing::warn!(
-            path = format!("{work_dir}/{}", small_files::LOG_END),
-            "the high-water mark of the metadata log could not be read and has been rebuilt from the log; \
-             check the disk"
-        );
-    }
+    report_log(&work_dir, &opened);
     check_promises(&files, &work_dir, opened.snapshot.as_ref())?;
     membership::log::create_promises(&fs, &work_dir).await?;
     file_keys::create_commit_log_key(rt, options).await?;

@@ -98,7 +98,7 @@ impl Server {
         let (socket, address) = endpoint.dial().map_err(|error| self.failed(error))?;
         let Some(peer) = &self.tls else { return Ok(Begun::Plain(Socket::Plain(socket))) };
         let begun = BegunHandshake::new(socket, address, &self.host, peer.clone());
-        Ok(Begun::Tls(begun.map_err(|error| self.failed(error))?))
+        Ok(Begun::Tls(Box::new(begun.map_err(|error| self.failed(error))?)))
     }
 
     /// Completes the handshake.
@@ -134,5 +134,5 @@ impl Server {
 /// A connection whose handshake may be under way.
 pub(crate) enum Begun {
     Plain(Socket),
-    Tls(BegunHandshake),
+    Tls(Box<BegunHandshake>),
 }

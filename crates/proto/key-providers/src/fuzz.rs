@@ -37,6 +37,6 @@ mod tests {
         let kms = format!("\u{1}{{\"CiphertextBlob\":\"Zm9v\",\"Plaintext\":\"{key}\"}}");
         let file = "[default]\naws_access_key_id = A\naws_secret_access_key=B\n".to_owned();
         let errors = "\u{0}{\"errors\":[\"x\"],\"__type\":\"y\"}".to_owned();
-        mutate(&[vault, kms, file, errors].map(String::into_bytes), fuzz_key_answer);
+        mutate([vault, kms, file, errors].map(String::into_bytes), fuzz_key_answer);
     }
 }

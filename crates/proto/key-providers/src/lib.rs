@@ -31,6 +31,7 @@ pub mod fuzz;
 pub mod kms;
 pub mod provider;
 mod reply;
+#[allow(clippy::arithmetic_side_effects)] // Sums of `Instant` saturate.
 pub mod service;
 pub mod sigv4;
 pub mod vault;

@@ -108,7 +108,8 @@ fn tell(results: &Results, report: &mut Report) {
             median(figures.iter().map(value))
         };
         let is_rated = WORKLOADS.iter().any(|(n, _, rate)| n == name && rate.is_some());
-        let measures: [(&str, fn(&Figures) -> f64, Option<f64>); 2] = [
+        type Measure = fn(&Figures) -> f64;
+        let measures: [(&str, Measure, Option<f64>); 2] = [
             ("CPU-s per 1,000", |f| f.cpu_per_1000, (!is_rated).then_some(CPU_GOAL)),
             ("p99, ms", |f| f.p99_ms, is_rated.then_some(P99_GOAL)),
         ];

@@ -73,7 +73,7 @@ fn every_refusal_says_what_to_do() {
         RefusalCode::Yourself,
         "leave the own address out",
     );
-    check(hello(), false, RefusalCode::UnknownHost, "join anew");
+    check(hello(), false, RefusalCode::UnknownHost, "to join again");
     check(
         Hello { to: Some(host(9)), ..hello() },
         true,

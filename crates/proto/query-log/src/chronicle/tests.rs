@@ -358,7 +358,7 @@ fn other_versions_and_types_are_named() {
     );
     // A field that is not known is skipped.
     let more = [&LINE[..21], b"\xc3new\x80\x01\x8a", &LINE[21..]].concat();
-    assert_eq!(decode_record(&LINE[..], 8), decode_record(&more, 8));
+    assert_eq!(decode_record(LINE, 8), decode_record(&more, 8));
 }
 
 #[test]
