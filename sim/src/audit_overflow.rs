@@ -241,13 +241,13 @@ fn options(plan: &Plan) -> Options {
     options.native_shard_aware_transport_port = 0;
     options.rpc_address = conf::Address::Ip([0, 0, 0, 0].into());
     options.broadcast_rpc_address = Some(conf::Address::Ip([127, 0, 0, 1].into()));
-    let log = &mut options.audit_logging_options;
-    log.enabled = true;
-    log.logger = AuditLogger::File;
-    log.audit_logs_dir = Some(DIRECTORY.to_owned());
-    log.included_categories = "DML".to_owned();
-    log.block = plan.block;
-    log.max_queue_weight = LIMIT;
+    let audit = &mut options.audit_logging_options;
+    audit.enabled = true;
+    audit.logger = AuditLogger::File;
+    audit.audit_logs_dir = Some(DIRECTORY.to_owned());
+    audit.included_categories = "DML".to_owned();
+    audit.log.block = plan.block;
+    audit.log.max_queue_weight = LIMIT;
     options
 }
 
@@ -470,7 +470,7 @@ mod tests {
     fn contrary(seed: u64) -> String {
         let plan = plan(seed);
         let mut options = options(&plan);
-        options.audit_logging_options.block = !plan.block;
+        options.audit_logging_options.log.block = !plan.block;
         run_with(&plan, &options).err().unwrap_or_default()
     }
 

@@ -93,7 +93,7 @@ const TOOL: &[Ban] = &[UNSAFE];
 const EXCEPTIONS: &[(&str, &[&str])] = &[
     // Connection counts of all shards, read where a new connection is placed: counters only.
     ("crates/front/cql-server/src/mesh.rs", &["std::sync::atomic", "AtomicUsize"]),
-    // Buckets of requests per second, which the shards of a node share: numbers only, each by itself.
+    // Buckets of requests per second, shared by the shards of a node: independent numbers.
     ("crates/front/cql-server/src/request_rates.rs", &["std::sync::atomic", "AtomicU64"]),
     // `std::task::Wake` wants `Arc`: the flag that a waker sets.
     ("crates/front/cql-server/src/pending.rs", &["std::sync::atomic", "AtomicBool"]),

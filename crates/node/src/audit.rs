@@ -85,7 +85,7 @@ impl Actions {
         check_keys(changes).map_err(ActionError::Argument)?;
         let base = &self.options.audit_logging_options;
         let archives = changes.get("archive_command").is_some_and(|command| !command.is_empty());
-        if archives && !base.allow_nodetool_archive_command {
+        if archives && !base.log.allow_nodetool_archive_command {
             return Err(ActionError::Failed(
                 "Can't enable audit log archiving via nodetool unless \
                  audit_logging_options.allow_nodetool_archive_command is set to true"

@@ -139,7 +139,8 @@ fn check_ids(paths: &Paths<'_>, present: &[(String, Mark)]) -> Result<(), StartE
     Ok(())
 }
 
-/// Checks one directory of earlier starts. `spare`: marked directories at new paths that stand for none yet.
+/// Checks one directory of earlier starts. `spare`: number of marked directories at new paths that do not count as a moved
+/// one yet.
 async fn check_listed(
     fs: &Fs,
     paths: &Paths<'_>,

@@ -120,7 +120,7 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<KeyClient>
 /// Reads the key file again and asks the providers for their newest keys. Keys in use stay until others are there.
 ///
 /// # Errors
-/// As [`load`]; the keys in use stay.
+/// Those of [`load`]; the keys in use stay.
 pub(crate) async fn reload(
     rt: &Rt,
     options: &Options,

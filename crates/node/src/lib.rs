@@ -34,6 +34,7 @@ mod first_role;
 mod live_settings;
 mod loading;
 mod log_lines;
+mod meshes;
 mod open;
 pub mod parts;
 pub mod policy;
@@ -59,8 +60,8 @@ use stdx::IoError;
 use store::commitlog::LogError;
 
 pub use coordinator::PageLimit;
+pub use meshes::Meshes;
 pub use request::WindowSettings;
-pub use shard::Meshes;
 pub use system_tables::{LogRecord, NodeLog};
 pub use takeover::TakeoverError;
 pub use topology::TopologyError;

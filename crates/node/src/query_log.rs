@@ -55,7 +55,7 @@ fn changed(
     }
     let value = |key: &str| changes.get(key).map(|value| value.trim());
     let archives = value("archive_command").is_some_and(|command| !command.is_empty());
-    if archives && !base.allow_nodetool_archive_command {
+    if archives && !base.log.allow_nodetool_archive_command {
         return Err(ActionError::Failed(
             "Can't enable full query log archiving via nodetool unless \
              full_query_logging_options.allow_nodetool_archive_command is set to true"
@@ -171,8 +171,8 @@ mod tests {
     #[test]
     fn changes_apply_to_the_configuration_and_wrong_ones_are_refused_in_cassandras_words() {
         let settings = of(&[("block", "false"), ("roll_cycle", "minutely")]).unwrap();
-        assert_eq!((settings.directory.as_str(), settings.options.block), ("/q", false));
-        assert_eq!(settings.options.roll_cycle.name, "MINUTELY");
+        assert_eq!((settings.directory.as_str(), settings.options.log.block), ("/q", false));
+        assert_eq!(settings.options.log.roll_cycle.name, "MINUTELY");
         assert_eq!(of(&[("log_dir", "/p")]).unwrap().directory, "/p");
         let refused = |key: &str, value: &str| of(&[(key, value)]).unwrap_err();
         assert_eq!(
@@ -191,12 +191,10 @@ mod tests {
             with(&QueryLogOptions::default(), &[]).unwrap_err(),
             "you might have forgotten to specify a directory to save logs"
         );
-        let allows = QueryLogOptions {
-            log_dir: Some("/q".to_owned()),
-            allow_nodetool_archive_command: true,
-            ..QueryLogOptions::default()
-        };
+        let mut allows =
+            QueryLogOptions { log_dir: Some("/q".to_owned()), ..QueryLogOptions::default() };
+        allows.log.allow_nodetool_archive_command = true;
         let archives = with(&allows, &[("archive_command", "x %path")]).unwrap();
-        assert_eq!(archives.options.archive_command, "x %path");
+        assert_eq!(archives.options.log.archive_command, "x %path");
     }
 }

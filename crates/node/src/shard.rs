@@ -7,100 +7,45 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ::audit::{AuditMesh, Auditor, AuditorParts};
-use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
+use ::audit::{Auditor, AuditorParts};
+use admin::{AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::{Archiving, Options};
-use coordinator::{BatchReplay, Coordinator, IdOrigin, ShardMesh};
-use cql_server::{CqlServer, PortEncryption, ServerMesh, ServerParts};
+use coordinator::{BatchReplay, Coordinator, IdOrigin};
+use cql_server::{CqlServer, PortEncryption, ServerParts};
 use key_client::KeyClient;
-use liveness::LivenessMesh;
+use membership::Membership;
 use membership::log::{LogFile, LogReader};
-use membership::{Membership, MetaMesh};
-use messaging::{Messaging, MessagingMesh};
-use query_logger::QueryLogMesh;
-use repair::{RepairHistory, RepairMesh};
+use messaging::Messaging;
+use repair::RepairHistory;
 use rt::service::ServiceFailure;
 use rt::{FileLock, Gate, Group, Rt};
 use stdx::{ShardId, TableId};
 use store::Store;
-use streaming::StreamMesh;
 use system_tables::stored::own_rows::{OwnRows, RowWriter};
 use system_tables::stored::writer::{LocalAddresses, SystemTables};
 use system_tables::{NodeTables, Sources};
+use topology::TopologyError;
 use topology::identity::Identity;
 use topology::introduction::{self, Run};
-use topology::{HintsMesh, TopologyError};
 
 use crate::actions::Actions;
 use crate::api_access::{ApiAccess, ApiFollowers};
-use crate::boot::{self, Beginning, BootMesh, Point};
-use crate::cluster::member::{ClusterMeshes, ClusterShard};
+use crate::boot::{self, Beginning, Point};
+use crate::cluster::member::ClusterShard;
 use crate::cluster::network;
-use crate::disk_usage::{self, DiskMesh, DiskMonitor, LiveLimits};
+use crate::disk_usage::{self, DiskMonitor, LiveLimits};
 use crate::dropped::CarriedOut;
 use crate::encryption::ClientKeys;
 use crate::encryption::follow::KeyFollower;
 use crate::encryption::nodes::NodeKeys;
-use crate::policy::{Policy, PolicyMesh};
+use crate::meshes::Meshes;
+use crate::policy::Policy;
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, audit, bug_log, commit_log, counter_id,
     default_password, dropped, expiry, first_role, log_lines, open, parts, query_log, remedies,
     replay_report, serving,
 };
-
-/// Most waiting requests for one shard, per kind of request.
-const MESH_CAPACITY: usize = 4096;
-
-/// Channels between the shards of one node.
-#[derive(Clone)]
-pub struct Meshes {
-    boot: Arc<BootMesh>,
-    data: Arc<ShardMesh>,
-    metadata: Arc<MetaMesh>,
-    server: Arc<ServerMesh>,
-    pub(crate) admin: Arc<AdminMesh>,
-    policy: Arc<PolicyMesh>,
-    messaging: Arc<MessagingMesh>,
-    liveness: Arc<LivenessMesh>,
-    streaming: Arc<StreamMesh>,
-    hints: Arc<HintsMesh>,
-    repair: Arc<RepairMesh>,
-    disks: Arc<DiskMesh>,
-    audit: AuditMesh,
-    query_log: QueryLogMesh,
-}
-
-impl Meshes {
-    /// Creates the channels between that many shards.
-    pub fn new(shards: u16) -> Meshes {
-        Meshes {
-            boot: Arc::new(BootMesh::new(shards, MESH_CAPACITY)),
-            data: Arc::new(ShardMesh::new(shards, MESH_CAPACITY)),
-            metadata: Arc::new(MetaMesh::new(shards, MESH_CAPACITY)),
-            server: Arc::new(ServerMesh::new(shards, MESH_CAPACITY)),
-            admin: Arc::new(AdminMesh::new(shards, MESH_CAPACITY)),
-            policy: Arc::new(PolicyMesh::new(shards, MESH_CAPACITY)),
-            messaging: Arc::new(MessagingMesh::new(shards)),
-            liveness: Arc::new(LivenessMesh::new(shards, MESH_CAPACITY)),
-            streaming: Arc::new(streaming::new_mesh(shards)),
-            hints: Arc::new(HintsMesh::new(shards, 8)),
-            repair: Arc::new(repair::new_mesh(shards)),
-            disks: Arc::new(DiskMesh::new(shards, 8)),
-            audit: AuditMesh::new(shards, MESH_CAPACITY),
-            query_log: QueryLogMesh::new(shards, MESH_CAPACITY),
-        }
-    }
-
-    fn of_cluster(&self) -> ClusterMeshes<'_> {
-        ClusterMeshes {
-            liveness: &self.liveness,
-            streaming: &self.streaming,
-            hints: &self.hints,
-            repair: &self.repair,
-        }
-    }
-}
 
 /// A starting shard of a node.
 pub(crate) struct Shard {

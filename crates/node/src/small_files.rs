@@ -160,7 +160,7 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
     Ok(())
 }
 
-/// What a start without [`LOG_DIRECTORY`] does not know. Lists of segments are beside the file.
+/// The consequence of a start without [`LOG_DIRECTORY`]. Lists of segments are in the same directory.
 async fn consequence_for_log(fs: &Fs, work_dir: &str) -> Result<&'static str, StartError> {
     let lists = format!("{work_dir}/{}", crate::commit_log::METADATA);
     let entries = match fs.read_dir(&lists).await {

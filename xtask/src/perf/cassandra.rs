@@ -135,7 +135,7 @@ pub fn data(home: &Path) -> PathBuf {
     node_data(home).join("data")
 }
 
-/// Where it has everything.
+/// Directory of its files.
 pub fn node_data(home: &Path) -> PathBuf {
     home.join("cassandra/data")
 }

@@ -1,15 +1,15 @@
 //! `audit_logging_options` of Cassandra 5.0, and Scylla's `audit` settings.
 //!
-//! Owns: the keys with their forms and defaults, names of loggers, categories and roll cycles. Never: decides which
+//! Owns: the keys with their forms and defaults, names of loggers and categories. Never: decides which
 //! event is written (crate `audit`), opens a file.
-//! Source: Cassandra 5.0 `AuditLogOptions`, `BinLogOptions`, `AuditLogEntryCategory`; Scylla's documentation.
+//! Source: Cassandra 5.0 `AuditLogOptions`, `AuditLogEntryCategory`; Scylla's documentation.
 
-use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::binlog::{BinLogOptions, flag, read_map, text};
 use crate::encryption::{UNKNOWN, WrongKey};
 use crate::value::{Range, Refusal, Value, class_name};
-use crate::yaml::{self, Node, NodeKind};
+use crate::yaml::{Node, NodeKind};
 
 /// Names of categories in filters, in Cassandra's order; the last one is an addition for the HTTP API.
 pub const CATEGORIES: [&str; 9] =
@@ -60,58 +60,6 @@ impl AuditLogger {
     }
 }
 
-/// How often binary files roll: a name of Chronicle Queue's and its period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RollCycle {
-    /// The name, as written.
-    pub name: &'static str,
-    /// The period; files begin at its multiples in UTC.
-    pub period: Duration,
-}
-
-const MINUTE: u64 = 60;
-
-/// All cycles that are accepted, with their periods in minutes.
-const CYCLES: [(&str, u64); 17] = [
-    ("MINUTELY", 1),
-    ("FIVE_MINUTELY", 5),
-    ("TEN_MINUTELY", 10),
-    ("TWENTY_MINUTELY", 20),
-    ("HALF_HOURLY", 30),
-    ("HOURLY", 60),
-    ("FAST_HOURLY", 60),
-    ("LARGE_HOURLY", 60),
-    ("XLARGE_HOURLY", 60),
-    ("TWO_HOURLY", 120),
-    ("FOUR_HOURLY", 240),
-    ("SIX_HOURLY", 360),
-    ("DAILY", 1440),
-    ("FAST_DAILY", 1440),
-    ("LARGE_DAILY", 1440),
-    ("XLARGE_DAILY", 1440),
-    ("HUGE_DAILY", 1440),
-];
-
-impl RollCycle {
-    /// The default.
-    pub const HOURLY: RollCycle =
-        RollCycle { name: "HOURLY", period: Duration::from_secs(60 * MINUTE) };
-
-    /// Returns the cycle of this name, in any case.
-    ///
-    /// # Errors
-    /// The expected form.
-    pub fn of_name(name: &str) -> Result<RollCycle, String> {
-        let found = CYCLES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name.trim()));
-        match found {
-            Some(&(name, minutes)) => {
-                Ok(RollCycle { name, period: Duration::from_secs(minutes * MINUTE) })
-            }
-            None => Err("a roll cycle such as MINUTELY, FIVE_MINUTELY, HOURLY or DAILY".to_owned()),
-        }
-    }
-}
-
 /// `audit_logging_options`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditOptions {
@@ -137,20 +85,8 @@ pub struct AuditOptions {
     pub included_users: String,
     /// `excluded_users`.
     pub excluded_users: String,
-    /// `roll_cycle`.
-    pub roll_cycle: RollCycle,
-    /// `block`: a full queue delays statements; false: it drops events.
-    pub block: bool,
-    /// `max_queue_weight`: bytes of queued events of the node.
-    pub max_queue_weight: u64,
-    /// `max_log_size`: bytes of files before the oldest is deleted.
-    pub max_log_size: u64,
-    /// `archive_command`; empty: old files are deleted.
-    pub archive_command: String,
-    /// `max_archive_retries`.
-    pub max_archive_retries: u32,
-    /// `allow_nodetool_archive_command`.
-    pub allow_nodetool_archive_command: bool,
+    /// Queue and files.
+    pub log: BinLogOptions,
 }
 
 impl Default for AuditOptions {
@@ -167,13 +103,7 @@ impl Default for AuditOptions {
             excluded_categories: String::new(),
             included_users: String::new(),
             excluded_users: String::new(),
-            roll_cycle: RollCycle::HOURLY,
-            block: true,
-            max_queue_weight: 256 << 20,
-            max_log_size: 16 << 30,
-            archive_command: String::new(),
-            max_archive_retries: 10,
-            allow_nodetool_archive_command: false,
+            log: BinLogOptions::default(),
         }
     }
 }
@@ -215,19 +145,7 @@ impl AuditOptions {
             "excluded_categories" => self.excluded_categories = categories(value)?,
             "included_users" => self.included_users = names(value)?,
             "excluded_users" => self.excluded_users = names(value)?,
-            "roll_cycle" => self.roll_cycle = RollCycle::of_name(&text(value)?)?,
-            "block" => self.block = flag(value)?,
-            "max_queue_weight" => self.max_queue_weight = bytes(value)?,
-            "max_log_size" => self.max_log_size = bytes(value)?,
-            "archive_command" => self.archive_command = archive_command(&text(value)?)?,
-            "max_archive_retries" => {
-                let read = u32::read(value, Range { min: 0, max: i64::from(u32::MAX) });
-                self.max_archive_retries = read.map_err(|_| "a whole number".to_owned())?;
-            }
-            "allow_nodetool_archive_command" => {
-                self.allow_nodetool_archive_command = flag(value)?;
-            }
-            _ => return Err(UNKNOWN.to_owned()),
+            _ => return self.log.set(key, value).unwrap_or_else(|| Err(UNKNOWN.to_owned())),
         }
         Ok(())
     }
@@ -265,52 +183,6 @@ impl AuditOptions {
     }
 }
 
-/// Passes the keys of a map, or of its text as written in the environment and on the command line, to `set`, which
-/// returns the expected form of a wrong one.
-///
-/// # Errors
-/// Every wrong key.
-pub(crate) fn read_map(
-    node: &Node,
-    mut set: impl FnMut(&str, &Node) -> Result<(), String>,
-) -> Result<(), Vec<WrongKey>> {
-    let wrong = |key: &str, expected: String, value: &Node| WrongKey {
-        key: key.to_owned(),
-        expected,
-        value: value.clone(),
-    };
-    let parsed;
-    let map = match node.text().map(str::trim).filter(|text| text.starts_with('{')) {
-        Some(text) => {
-            parsed = yaml::parse(text)
-                .map_err(|error| vec![wrong("", format!("a map ({})", error.message), node)])?;
-            &parsed
-        }
-        None => node,
-    };
-    let NodeKind::Map(entries) = &map.kind else {
-        return Err(vec![wrong("", "a map with keys and values".to_owned(), node)]);
-    };
-    let mut errors = Vec::new();
-    for entry in entries.iter().filter(|entry| !entry.value.is_null()) {
-        if let Err(expected) = set(&entry.key, &entry.value) {
-            errors.push(wrong(&entry.key, expected, &entry.value));
-        }
-    }
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
-}
-
-/// Checks the form of an archive command: empty, or with `%path` in it.
-///
-/// # Errors
-/// The expected form.
-pub fn archive_command(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.contains("%path") {
-        return Ok(text.to_owned());
-    }
-    Err("a command with %path in it, such as \"/path/to/script.sh %path\"".to_owned())
-}
-
 /// Checks names of categories with commas between them; returns them in upper case.
 ///
 /// # Errors
@@ -328,19 +200,6 @@ pub fn category_list(text: &str) -> Result<String, String> {
 pub fn name_list(text: &str) -> String {
     let all = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     all.collect::<Vec<&str>>().join(",")
-}
-
-pub(crate) fn flag(node: &Node) -> Result<bool, String> {
-    bool::read(node, Range::ALL).map_err(|_| bool::form())
-}
-
-pub(crate) fn text(node: &Node) -> Result<String, String> {
-    node.text().map(|text| text.trim().to_owned()).ok_or_else(|| "a text".to_owned())
-}
-
-pub(crate) fn bytes(node: &Node) -> Result<u64, String> {
-    let read = u64::read(node, Range { min: 1, max: i64::MAX });
-    read.map_err(|_| "a number of bytes above 0".to_owned())
 }
 
 fn categories(node: &Node) -> Result<String, String> {
@@ -394,23 +253,20 @@ impl Value for AuditOptions {
 impl AuditOptions {
     /// Returns the keys that `nodetool getauditlog` prints with their values, in its order.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
-        vec![
+        let head = [
             ("enabled", self.enabled.to_string()),
             ("logger", self.logger.class().to_owned()),
             ("audit_logs_dir", self.audit_logs_dir.clone().unwrap_or_default()),
-            ("archive_command", self.archive_command.clone()),
-            ("roll_cycle", self.roll_cycle.name.to_owned()),
-            ("block", self.block.to_string()),
-            ("max_log_size", self.max_log_size.to_string()),
-            ("max_queue_weight", self.max_queue_weight.to_string()),
-            ("max_archive_retries", self.max_archive_retries.to_string()),
+        ];
+        let filters = [
             ("included_keyspaces", self.included_keyspaces.clone()),
             ("excluded_keyspaces", self.excluded_keyspaces.clone()),
             ("included_categories", self.included_categories.clone()),
             ("excluded_categories", self.excluded_categories.clone()),
             ("included_users", self.included_users.clone()),
             ("excluded_users", self.excluded_users.clone()),
-        ]
+        ];
+        head.into_iter().chain(self.log.rows()).chain(filters).collect()
     }
 }
 
@@ -497,6 +353,7 @@ impl Value for NameList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::yaml;
 
     fn parse(text: &str) -> Result<AuditOptions, Vec<String>> {
         let parsed = AuditOptions::parse(&yaml::parse(text).unwrap());

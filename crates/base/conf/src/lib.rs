@@ -21,6 +21,7 @@
 
 pub mod at_rest;
 pub mod audit;
+pub mod binlog;
 mod certificate_login;
 pub mod commitlog;
 mod consistency;
@@ -41,7 +42,8 @@ pub mod value;
 pub mod yaml;
 
 pub use at_rest::{AtRestOptions, KeyProvider};
-pub use audit::{AuditLogger, AuditOptions, RollCycle};
+pub use audit::{AuditLogger, AuditOptions};
+pub use binlog::{BinLogOptions, RollCycle};
 pub use certificate_login::{RoleQueries, RoleQuery, RoleQuerySource};
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};
 pub use encryption::{

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::audit::{RollCycle, archive_command, bytes, flag, read_map, text};
+use crate::binlog::{BinLogOptions, read_map, text};
 use crate::encryption::WrongKey;
 use crate::value::{Range, Refusal, Value};
 use crate::yaml::Node;
@@ -18,34 +18,13 @@ const UNKNOWN: &str = "to be one of the keys in docs/user/fqltool.md";
 pub struct QueryLogOptions {
     /// `log_dir`; `None`: `nodetool enablefullquerylog` needs `--path`.
     pub log_dir: Option<String>,
-    /// `archive_command`; empty: old files are deleted.
-    pub archive_command: String,
-    /// `roll_cycle`.
-    pub roll_cycle: RollCycle,
-    /// `block`: a full queue delays statements; false: it drops records.
-    pub block: bool,
-    /// `max_queue_weight`: bytes of queued records of the node.
-    pub max_queue_weight: u64,
-    /// `max_log_size`: bytes of files before the oldest is deleted.
-    pub max_log_size: u64,
-    /// `max_archive_retries`.
-    pub max_archive_retries: u32,
-    /// `allow_nodetool_archive_command`.
-    pub allow_nodetool_archive_command: bool,
+    /// Queue and files.
+    pub log: BinLogOptions,
 }
 
 impl Default for QueryLogOptions {
     fn default() -> Self {
-        QueryLogOptions {
-            log_dir: None,
-            archive_command: String::new(),
-            roll_cycle: RollCycle::HOURLY,
-            block: true,
-            max_queue_weight: 256 << 20,
-            max_log_size: 16 << 30,
-            max_archive_retries: 10,
-            allow_nodetool_archive_command: false,
-        }
+        QueryLogOptions { log_dir: None, log: BinLogOptions::default() }
     }
 }
 
@@ -76,34 +55,15 @@ impl QueryLogOptions {
     fn set(&mut self, key: &str, value: &Node) -> Result<(), String> {
         match key {
             "log_dir" => self.log_dir = Some(text(value)?).filter(|dir| !dir.is_empty()),
-            "archive_command" => self.archive_command = archive_command(&text(value)?)?,
-            "roll_cycle" => self.roll_cycle = RollCycle::of_name(&text(value)?)?,
-            "block" => self.block = flag(value)?,
-            "max_queue_weight" => self.max_queue_weight = bytes(value)?,
-            "max_log_size" => self.max_log_size = bytes(value)?,
-            "max_archive_retries" => {
-                let read = u32::read(value, Range { min: 0, max: i64::from(u32::MAX) });
-                self.max_archive_retries = read.map_err(|_| "a whole number".to_owned())?;
-            }
-            "allow_nodetool_archive_command" => {
-                self.allow_nodetool_archive_command = flag(value)?;
-            }
-            _ => return Err(UNKNOWN.to_owned()),
+            _ => return self.log.set(key, value).unwrap_or_else(|| Err(UNKNOWN.to_owned())),
         }
         Ok(())
     }
 
     /// Returns the keys that `nodetool getfullquerylog` prints with their values, in its order.
     pub fn rows(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("log_dir", self.log_dir.clone().unwrap_or_default()),
-            ("archive_command", self.archive_command.clone()),
-            ("roll_cycle", self.roll_cycle.name.to_owned()),
-            ("block", self.block.to_string()),
-            ("max_log_size", self.max_log_size.to_string()),
-            ("max_queue_weight", self.max_queue_weight.to_string()),
-            ("max_archive_retries", self.max_archive_retries.to_string()),
-        ]
+        let directory = ("log_dir", self.log_dir.clone().unwrap_or_default());
+        std::iter::once(directory).chain(self.log.rows()).collect()
     }
 }
 
@@ -121,7 +81,7 @@ impl Value for QueryLogOptions {
         let quoted = |value: &str| format!("'{}'", value.replace('\'', "''"));
         let mut parts: Vec<String> =
             self.rows().iter().map(|(name, value)| format!("{name}: {}", quoted(value))).collect();
-        if self.allow_nodetool_archive_command {
+        if self.log.allow_nodetool_archive_command {
             parts.push("allow_nodetool_archive_command: 'true'".to_owned());
         }
         format!("{{{}}}", parts.join(", "))
@@ -173,6 +133,6 @@ mod tests {
         assert_eq!(parse("{a: 1, b: 2}").unwrap_err().len(), 2);
         let changed = QueryLogOptions::default()
             .with(&BTreeMap::from([("block".to_owned(), "false".to_owned())]));
-        assert!(!changed.unwrap().block);
+        assert!(!changed.unwrap().log.block);
     }
 }

@@ -38,7 +38,7 @@ pub enum TableKeys {
 /// The option of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEncryption {
-    /// As it was written.
+    /// The map as the statement had it.
     map: BTreeMap<String, String>,
     /// Its meaning.
     pub keys: TableKeys,

@@ -82,7 +82,7 @@ impl KeyClient {
     /// Replaces the hosts. Keys in use stay in use.
     ///
     /// # Errors
-    /// As for [`KeyClient::start`]; nothing has changed.
+    /// Those of [`KeyClient::start`]; the keys in use stay.
     pub async fn set_hosts(&self, hosts: BTreeMap<String, KeyHost>) -> Result<(), String> {
         let mut endpoints = BTreeMap::new();
         let mut times = BTreeMap::new();

@@ -154,7 +154,7 @@ impl Auditor {
         if settings.scylla.syslog && self.helper.is_none() {
             return Err("this program cannot write to a syslog socket".to_owned());
         }
-        if !settings.options.archive_command.is_empty() && self.helper.is_none() {
+        if !settings.options.log.archive_command.is_empty() && self.helper.is_none() {
             return Err("this program cannot run an archive_command".to_owned());
         }
         if settings.scylla.table {
@@ -324,8 +324,8 @@ impl Auditor {
 
     fn new_destinations(&self, settings: &Arc<AuditSettings>) -> Vec<Rc<Sink>> {
         let shards = u64::from(self.rt.shard_count().max(1));
-        let full = if settings.options.block { FullQueue::Wait } else { FullQueue::Drop };
-        let limit = (settings.options.max_queue_weight / shards).max(1);
+        let full = if settings.options.log.block { FullQueue::Wait } else { FullQueue::Drop };
+        let limit = (settings.options.log.max_queue_weight / shards).max(1);
         let sink = |name, filter, write| {
             let writer = Writer { log: LOG, write, counters: self.counters.clone() };
             Rc::new(Sink {
@@ -470,12 +470,12 @@ fn file_settings(settings: &AuditSettings) -> Option<FileSettings> {
     settings.has_files().then(|| FileSettings {
         directory: settings.directory.clone(),
         layout: match options.logger {
-            AuditLogger::Bin => binary::layout(options.roll_cycle),
+            AuditLogger::Bin => binary::layout(options.log.roll_cycle),
             AuditLogger::File | AuditLogger::NoOp => Layout::Text,
         },
-        bytes_max: options.max_log_size,
-        archive_command: options.archive_command.clone(),
-        max_archive_retries: options.max_archive_retries,
+        bytes_max: options.log.max_log_size,
+        archive_command: options.log.archive_command.clone(),
+        max_archive_retries: options.log.max_archive_retries,
     })
 }
 

@@ -30,7 +30,7 @@ pub mod target;
 use arguments::{Command, USAGE};
 use tool_io::exit;
 
-/// Failure of the tool: its exit code and what it says.
+/// Failure of the tool: its exit code and message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Exit code.

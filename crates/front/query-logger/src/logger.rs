@@ -137,7 +137,7 @@ impl QueryLogger {
         if self.active.borrow().is_some() {
             return Err(EnableError::IsOn);
         }
-        let archives = !settings.options.archive_command.is_empty();
+        let archives = !settings.options.log.archive_command.is_empty();
         if archives && !self.can_archive {
             let text = "this program cannot run an archive_command".to_owned();
             return Err(EnableError::Failed(text));
@@ -281,8 +281,8 @@ impl QueryLogger {
 
     fn destination(&self, options: &QueryLogOptions) -> Rc<Destination<EncodedRecord>> {
         let shards = u64::from(self.rt.shard_count().max(1));
-        let full = if options.block { FullQueue::Wait } else { FullQueue::Drop };
-        let limit = (options.max_queue_weight / shards).max(1);
+        let full = if options.log.block { FullQueue::Wait } else { FullQueue::Drop };
+        let limit = (options.log.max_queue_weight / shards).max(1);
         let (rt, mesh) = (self.rt.clone(), self.mesh.clone());
         let writer = Writer {
             log: LOG,
@@ -338,13 +338,13 @@ impl RequestObserver for Observer {
 
 fn file_settings(settings: &QueryLogSettings) -> FileSettings {
     let options = &settings.options;
-    let (cycle, header) = (options.roll_cycle, QUERY_LOG.header());
+    let (cycle, header) = (options.log.roll_cycle, QUERY_LOG.header());
     FileSettings {
         directory: settings.directory.clone(),
         layout: Layout::Binary(BinaryFiles { cycle, extension: EXTENSION, header }),
-        bytes_max: options.max_log_size,
-        archive_command: options.archive_command.clone(),
-        max_archive_retries: options.max_archive_retries,
+        bytes_max: options.log.max_log_size,
+        archive_command: options.log.archive_command.clone(),
+        max_archive_retries: options.log.max_archive_retries,
     }
 }
 

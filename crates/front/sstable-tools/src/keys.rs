@@ -268,7 +268,7 @@ mod tests {
         let _ = std::os::unix::fs::chown(&file, Some(4711), Some(4712));
         std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         let old = std::fs::metadata(&file).unwrap();
-        // What a crash left behind is open to all; a reader holds it open.
+        // A file left by a crash is readable by all; a reader has it open.
         let leftover = directory.join("keys.tmp");
         std::fs::write(&leftover, "left").unwrap();
         std::fs::set_permissions(&leftover, Permissions::from_mode(0o666)).unwrap();

@@ -23,7 +23,7 @@ pub const FLAT_MAX: usize = 1_000;
 pub const DIMENSIONS_MAX: usize = 8192;
 /// Bytes of nodes of a block.
 const BLOCK_BYTES: usize = 4091;
-/// Bytes behind the payload of a block.
+/// Bytes after the payload of a block.
 const TRAILER: usize = 5;
 
 /// Facts about a component of vectors that a reader keeps in memory.

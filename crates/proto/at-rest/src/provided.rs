@@ -44,7 +44,7 @@ pub enum KeyAsk {
         source: KeySource,
         /// Version of the named key.
         version: u32,
-        /// As the provider wrapped it.
+        /// The key wrapped by the provider.
         envelope: Vec<u8>,
     },
 }

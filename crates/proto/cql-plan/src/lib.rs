@@ -24,6 +24,7 @@ pub mod modify;
 pub mod options;
 pub mod paging;
 pub mod plan;
+mod properties;
 pub mod raw_type;
 mod replication;
 pub mod requirements;

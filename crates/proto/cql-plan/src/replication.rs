@@ -6,7 +6,7 @@ use cql_syntax::ast::Property;
 use schema::KeyspaceParams;
 
 use crate::error::PlanError;
-use crate::options::Properties;
+use crate::properties::Properties;
 
 const LOCATOR: &str = "org.apache.cassandra.locator.";
 

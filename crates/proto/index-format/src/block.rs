@@ -22,7 +22,7 @@ pub struct BlockRef {
 }
 
 impl BlockRef {
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub fn end(self) -> u64 {
         self.offset.saturating_add(u64::from(self.length))
     }
@@ -32,7 +32,7 @@ impl BlockRef {
         out.put_vint_unsigned(u64::from(self.length));
     }
 
-    /// Reads a reference out of a block at `owner`, which must lie behind the block that it names.
+    /// Reads a reference out of a block at `owner`, which must come after the block that it names.
     pub(crate) fn read(r: &mut Reader<'_>, owner: u64) -> Result<BlockRef, IndexError> {
         let offset = r.vint_unsigned()?;
         let length = r.vint_len()?;
@@ -42,7 +42,7 @@ impl BlockRef {
     /// The reference to a block before `owner`.
     ///
     /// # Errors
-    /// `Invalid` when it is behind, or longer or shorter than a block can be.
+    /// `Invalid`: it points forward, or is longer or shorter than a block can be.
     pub fn checked(offset: u64, length: usize, owner: u64) -> Result<BlockRef, IndexError> {
         let short = u32::try_from(length).ok().filter(|n| *n <= BLOCK_BYTES_MAX);
         let at = short.map(|length| BlockRef { offset, length });
@@ -128,7 +128,7 @@ impl Block {
         &self.payload
     }
 
-    /// Where it is.
+    /// Offset and length in the file.
     pub fn at(&self) -> BlockRef {
         self.at
     }

@@ -32,7 +32,7 @@ pub enum IndexError {
         /// Version found.
         version: u16,
     },
-    /// The caller gave a writer what it does not accept.
+    /// The caller gave a writer unacceptable input.
     #[error("index writer: {what}")]
     Input {
         /// The rule that was broken.

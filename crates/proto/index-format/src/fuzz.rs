@@ -37,7 +37,7 @@ fn footer(kind: ComponentKind, bytes: &Bytes) -> Result<BlockRef, IndexError> {
     let tail = bytes.get(start..).unwrap_or_default();
     match Footer::read(kind, tail, bytes.len() as u64) {
         Ok(footer) => Ok(footer.summary),
-        // As written, for inputs that became longer or shorter.
+        // The length as written, for inputs that became longer or shorter.
         Err(_) => {
             let mut r = codec::Reader::new(tail, "footer");
             let (offset, length) = (r.u64()?, r.u32()?);

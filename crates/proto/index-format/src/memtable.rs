@@ -22,7 +22,7 @@ const ENTRY_BYTES: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     head: u64,
-    /// Bytes behind the head.
+    /// Bytes after the head.
     tail: Box<[u8]>,
     length: u32,
 }
@@ -152,7 +152,7 @@ impl<K: Ord> MemtableRows<K> {
         self.rows.get(self.at)
     }
 
-    /// Moves behind the current row.
+    /// Moves past the current row.
     pub fn advance(&mut self) {
         self.at += 1;
     }

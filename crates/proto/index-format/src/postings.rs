@@ -17,7 +17,7 @@ pub(crate) const CHUNK_BYTES: usize = 4096;
 /// Bytes of an entry of a directory: last id, offset, length.
 const DIRECTORY_ENTRY: usize = 16;
 
-/// Where a list is that does not stand in a leaf.
+/// Position of a list outside of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListRef {
     /// A part of a block of lists.

@@ -6,9 +6,9 @@ use std::ops::Bound;
 /// Terms between two bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TermRange {
-    /// Where it begins.
+    /// Lower bound.
     pub lower: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// Upper bound.
     pub upper: Bound<Vec<u8>>,
 }
 
@@ -119,7 +119,7 @@ impl TermRange {
 }
 
 fn compare_lower(a: &Bound<Vec<u8>>, b: &Bound<Vec<u8>>) -> Ordering {
-    // An excluded lower bound begins behind an included one.
+    // An excluded lower bound begins after an included one.
     let key = |bound: &Bound<Vec<u8>>| match bound {
         Bound::Unbounded => None,
         Bound::Included(term) => Some((term.clone(), false)),

@@ -23,7 +23,7 @@ const HEAD: usize = 8;
 /// A pair; the term is in an arena.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
-    /// First bytes of the term, zeros behind a shorter one.
+    /// First bytes of the term, a shorter one padded with zeros.
     head: u64,
     start: u32,
     length: u32,

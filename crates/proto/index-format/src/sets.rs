@@ -56,7 +56,7 @@ impl Predicate {
         Predicate { scope, estimate, sources, last: None }
     }
 
-    /// Reads all heads, each behind the row that was left last, and returns the smallest token. None: no row.
+    /// Reads all heads, each after the last row that was passed, and returns the smallest token. None: no row.
     fn load(&mut self) -> Result<Ready<Option<Token>>, IndexError> {
         let mut least: Option<i64> = None;
         for source in &mut self.sources {

@@ -10,7 +10,7 @@ use crate::{Block, BlockKind, BlockRef, IndexError, IndexSummary, TermRange};
 /// Content of a component in ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Rows that stand in leaves, in no order.
+    /// Rows found in leaves, unordered.
     pub(crate) ids: Vec<u32>,
     /// Lists in blocks of lists.
     pub(crate) parts: Vec<ListRef>,

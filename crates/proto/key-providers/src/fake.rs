@@ -1,6 +1,6 @@
 //! A provider for tests: answers requests of Vault and of KMS as bytes, without keys of its own.
 //!
-//! What it wraps is the key mixed with a digest of the named key's name and version, and a check. It is no encryption.
+//! A wrapped key is the key mixed with a digest of the named key's name and version, and a check: no encryption.
 
 use std::collections::BTreeMap;
 

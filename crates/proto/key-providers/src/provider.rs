@@ -37,7 +37,7 @@ pub enum Login {
 pub struct Made {
     /// The key.
     pub secret: Secret,
-    /// As the provider wraps it.
+    /// The key wrapped by the provider.
     pub envelope: Vec<u8>,
     /// Version of the named key; 0: the provider has none.
     pub version: u32,

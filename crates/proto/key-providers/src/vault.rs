@@ -15,7 +15,7 @@ const MOUNT: &str = "transit";
 /// The request for a key.
 ///
 /// # Errors
-/// What was wrapped is not text, or the key's name cannot be part of a path.
+/// The wrapped key is not text, or the key's name cannot be part of a path.
 pub fn request(of: &VaultLogin, token: &str, ask: &KeyAsk) -> Result<HttpRequest, ProviderError> {
     let key = &ask.source().key;
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);

@@ -56,7 +56,7 @@ pub fn next_record(
 /// Reads the payload of the frame at `offset` of a file.
 ///
 /// # Errors
-/// It is no record.
+/// The bytes are no record.
 pub fn read_payload(payload: &[u8], offset: u64) -> Result<QueryRecord, QueryLogError> {
     decode(payload).map_err(|error| QueryLogError::Fields { offset, error })
 }

@@ -162,7 +162,7 @@ impl FileKeys {
     /// The record of a data key under another named key, as in [`FileKeys::new_data_key`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`FileKeys::new_data_key`].
     pub async fn wrap_data_key(
         &self,
         key: &DataKey,

@@ -22,7 +22,7 @@ use super::settings::Settings;
 use super::{cassandra, process};
 use keys::Keys;
 
-/// What the sections share.
+/// State shared by the sections.
 pub struct Bench<'a> {
     /// The repository.
     pub root: &'a Path,

@@ -203,7 +203,7 @@ fn the_end_of_a_connection_is_counted_though_the_ring_of_shard_0_is_full() {
         let to_first =
             || inner.mesh.calls.call(&rt, ShardId(0), crate::mesh::ServerRequest::Clients);
         let calls: Vec<_> = (0..1024).map(|_| to_first()).collect();
-        // The ring takes no more.
+        // The ring is full.
         assert!(to_first().await.is_err());
         inner.uncount_role(&session).await;
         drop(calls);

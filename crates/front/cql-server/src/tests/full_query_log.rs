@@ -190,7 +190,7 @@ fn a_directory_that_is_a_file_and_a_command_that_cannot_run_are_refused_and_the_
         let of_file = QueryLogSettings { directory: "/file".to_owned(), ..log_settings() };
         assert_eq!(logger.enable(of_file).await, Err(EnableError::Directory));
         let mut archives = log_settings();
-        archives.options.archive_command = "x %path".to_owned();
+        archives.options.log.archive_command = "x %path".to_owned();
         assert!(matches!(logger.enable(archives).await, Err(EnableError::Failed(_))));
         assert_eq!(logger.settings(), None);
         assert!(!server.executor().observers.is_on());
@@ -229,8 +229,8 @@ fn a_log_that_cannot_be_written_delays_and_refuses_with_block_and_drops_without(
             client.with_table().await;
             let logger = logger(&rt, &server);
             let mut of_log = log_settings();
-            of_log.options.block = block;
-            of_log.options.max_queue_weight = 2000;
+            of_log.options.log.block = block;
+            of_log.options.log.max_queue_weight = 2000;
             logger.enable(of_log).await.unwrap();
             block_writes(&rt).await;
             let began = rt.now();

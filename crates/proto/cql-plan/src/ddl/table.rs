@@ -22,7 +22,8 @@ use super::{
     check_not_replicated_system, find_keyspace, is_valid_name, parse_table_id,
 };
 use crate::error::PlanError;
-use crate::options::{self, Properties, TableProperties};
+use crate::options::{self, TableProperties};
+use crate::properties::Properties;
 use crate::raw_type;
 
 fn updated(table: Table) -> DdlOutcome {

@@ -46,7 +46,7 @@ pub enum UnsupportedRecord {
 /// Reads the record in `payload`; `offset` is the offset of the excerpt in its file.
 ///
 /// # Errors
-/// It is no record.
+/// The bytes are no record.
 pub fn decode_record(payload: &[u8], offset: u64) -> Result<LoggedRecord, ChronicleError> {
     let fields = |error| ChronicleError::Fields { offset, error };
     let mut wire = WireReader::new(payload, "record");

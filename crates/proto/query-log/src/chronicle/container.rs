@@ -75,7 +75,7 @@ impl QueueCursor {
         self.offset
     }
 
-    /// Decides by the header word at [`QueueCursor::offset`], and moves behind its excerpt. `word` is shorter at the
+    /// Decides by the header word at [`QueueCursor::offset`], and moves past its excerpt. `word` is shorter at the
     /// end of the file. `file_bytes` is the file's length.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl QueueCursor {
     /// Checks the header of the file, and moves past it.
     ///
     /// # Errors
-    /// It is no header, or one of a kind that is not read.
+    /// The bytes are no header, or one of an unsupported kind.
     pub fn open(&mut self, excerpt: Excerpt, payload: &[u8]) -> Result<(), ChronicleError> {
         let format = read_header(payload)?;
         self.offset = end_of(excerpt, format);

@@ -109,7 +109,7 @@ pub struct QueueFile {
 /// Reads a whole file.
 ///
 /// # Errors
-/// It is no file of a queue, or damaged.
+/// The file is not of a queue, or damaged.
 pub fn read_file(bytes: &[u8]) -> Result<QueueFile, ChronicleError> {
     let (mut cursor, mut records) = (QueueCursor::default(), Vec::new());
     loop {

@@ -123,7 +123,7 @@ impl<'a> WireReader<'a> {
     /// Reads an integer that is no negative number, and at most `max`.
     ///
     /// # Errors
-    /// As [`WireReader::integer`], or another number.
+    /// Those of [`WireReader::integer`]; another kind of number.
     pub fn count(&mut self, max: usize) -> Result<usize, DecodeError> {
         let before = self.reader;
         let value = self.integer()?;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
-use data::replica_page::{PageEnd, PageError, PageLimits, ReplicaPage};
+use data::replica_page::{PageError, PageLimits};
 use data::{MutationRef, TableShape};
 use internode::{Mutation, MutationFlags, ReadLimits, Verb};
 use messaging::Outgoing;
@@ -28,6 +28,7 @@ use super::asking::{ToPeer, note_needed};
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
 use super::filtered::{Filtered, Filtering};
 use super::plan::Plan;
+use super::progress::{last_place, page_scanned, skip_partition};
 use super::ring_walk::RingWalk;
 use super::slot::{NewSlot, Slot};
 use super::{
@@ -736,47 +737,6 @@ impl<'a, S: RowSink> Reader<'a, S> {
         slot.command = Rc::new(command);
         Wants::More
     }
-}
-
-/// Moves a command past the partition that it begins in. Returns true if others follow.
-fn skip_partition(command: &mut ReadCommand) -> bool {
-    match &mut command.partitions {
-        Partitions::Key(_) => false,
-        Partitions::Range(range) => {
-            command.resume = None;
-            if let RingBound::Key { after, .. } = &mut range.start {
-                *after = true;
-            }
-            true
-        }
-    }
-}
-
-/// Up to where a page shows everything: the end of its last partition where nothing ended it before.
-fn last_place<'p>(page: &ReplicaPage<'p>) -> PageEnd<'p> {
-    match page.end() {
-        PageEnd::Exhausted => page
-            .partitions()
-            .last()
-            .map_or(PageEnd::Exhausted, |(token, key)| PageEnd::After { token, key }),
-        end => end,
-    }
-}
-
-/// Returns the number of tombstones that a page scanned beyond those that it shows. A page that
-/// ended without being full scanned the maximum: it ended for tombstones that are old enough to be
-/// left out.
-fn page_scanned(page: &ReplicaPage<'_>, slot: &Slot, from: RowsFrom) -> u32 {
-    let (bytes, live_rows) = match slot.filtered(from) {
-        Some(filtered) => (filtered.page.whole.bytes, filtered.page.whole.live_rows),
-        None => (page.bytes().len() as u64, page.live_rows()),
-    };
-    let is_full = bytes >= slot.limits.bytes as u64 || live_rows >= slot.limits.rows;
-    let is_thin = match from {
-        RowsFrom::Page(_) | RowsFrom::Filtered(_) => !is_full,
-        RowsFrom::Merged => page.live_rows() == 0,
-    };
-    if is_thin && !page.is_exhausted() { slot.limits.tombstones } else { 0 }
 }
 
 fn token_of(mutation: &[u8]) -> Option<stdx::Token> {

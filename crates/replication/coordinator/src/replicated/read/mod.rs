@@ -6,7 +6,7 @@
 //! Invariants: INV-reading-2: a sink sees the rows that a single node with all data of the asked replicas would show,
 //! each row once, in order. INV-reading-3: dropping a read's future stops all of it, except messages that were sent.
 //!
-//! Reading order: [`plan`], [`calls`], [`asking`], [`slot`], [`ring_walk`], [`drive`], [`filtered`]. See
+//! Reading order: [`plan`], [`calls`], [`asking`], [`slot`], [`ring_walk`], [`progress`], [`drive`], [`filtered`]. See
 //! `docs/internals/reads.md`.
 
 mod asking;
@@ -14,6 +14,7 @@ mod calls;
 mod drive;
 mod filtered;
 pub(crate) mod plan;
+mod progress;
 pub(crate) mod ring_walk;
 mod slot;
 #[cfg(test)]
