@@ -167,6 +167,11 @@ impl Stream {
         }
     }
 
+    /// Ends the connection by a reset; see [`Conn::reset`].
+    pub fn reset(&self) {
+        self.conn().reset();
+    }
+
     /// Lets the machine check now and then whether a silent peer still exists; see
     /// [`Conn::set_keepalive`].
     pub fn set_keepalive(&self) {

@@ -91,7 +91,7 @@ pub enum NotConnected {
 /// Policy for connections that begin without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainText {
-    /// The connection is closed.
+    /// The connection is reset.
     Refused,
     /// The connection is served in the clear; the first byte decides.
     Accepted,
@@ -122,6 +122,8 @@ pub(crate) async fn first_bytes(
         return Err(failed(conn, IoErrorKind::Disconnected, "closed before its handshake"));
     }
     if plain == PlainText::Refused && !is_handshake(&first) {
+        // As Cassandra does: several drivers wait for an answer until their time-out when they read an end.
+        conn.reset();
         return Err(failed(conn, IoErrorKind::Damaged, "not a TLS handshake"));
     }
     Ok(first)

@@ -258,6 +258,9 @@ fn the_first_byte_tells_plain_text_from_tls() {
                 let conn = rt.connect(at).await.unwrap();
                 conn.write_all(b"\x04 plain").await.unwrap();
                 refused.close().await;
+                // A reset: drivers would wait for an answer after an end.
+                let read = conn.read(&mut Vec::new(), 10).await;
+                assert_eq!(read.map_err(|error| error.kind), Err(IoErrorKind::Disconnected));
             })
         },
     );
