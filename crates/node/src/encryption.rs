@@ -3,7 +3,8 @@
 //!
 //! Owns: the choice of files by the settings ([`sources`]), the effects of reloads and of expiring certificates. Never:
 //! formats (`tls::material`), the schedule of reloads (`tls::reload`). A start reads everything before it changes
-//! anything; unusable content is an error that names its file. A reload replaces the keys in use only after all new ones
+//! anything; unusable content is an error that names its file. Handshakes of clients and of nodes have threads of their
+//! own: a storm of clients must not delay nodes. A reload replaces the keys in use only after all new ones
 //! were checked together, and never by an expired certificate.
 
 pub(crate) mod follow;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use conf::encryption::{CertificatesOfClients, EncryptionOptions};
 use conf::{Encryption, Options};
 use cql_server::{CertificateLimits, CqlServer, PortEncryption};
-use rt::{Gate, Rt, TlsClock, TlsServer};
+use rt::{Gate, HandshakePool, Handshakes, Rt, TlsClock, TlsServer};
 use tls::material::revocation_lists;
 use tls::reload::Fingerprint;
 use tls::rustls::ServerConfig;
@@ -28,12 +29,16 @@ use sources::{Reading, Sources, keystore, tickets};
 /// Name of the setting in errors.
 const SECTION: &str = "client_encryption_options";
 
+/// Steps of clients' handshakes that wait for each thread at most: with RSA 2048 two seconds of signatures.
+const HANDSHAKES_MAX: usize = 4096;
+
 /// Keys and settings of client connections.
 pub(crate) struct ClientKeys {
     /// Encryption of the connections.
     pub(crate) encryption: PortEncryption,
     reading: Reading,
     loaded: Loaded,
+    pool: HandshakePool,
 }
 
 /// Keys and certificates built from the files.
@@ -57,9 +62,10 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<ClientKeys
     };
     let reading = Reading::of_clients(SECTION, options)?;
     let sources = reading.read(rt).await?;
-    let loaded = build(&reading, &sources)?;
+    let pool = handshake_pool(rt, SECTION, "tls-clients", HANDSHAKES_MAX)?;
+    let loaded = build(&reading, &sources, pool.handshakes())?;
     reading.warn_of_left_out()?;
-    Ok(Some(ClientKeys { encryption, reading, loaded }))
+    Ok(Some(ClientKeys { encryption, reading, loaded, pool }))
 }
 
 impl ClientKeys {
@@ -74,9 +80,9 @@ impl ClientKeys {
     fn follow(self, rt: &Rt, gate: &Gate, put_to_use: PutToUse) -> Rc<KeyFollower> {
         let Loaded { tls, fingerprint, certificates } = self.loaded;
         put_to_use(tls);
-        let reading = self.reading.clone();
+        let (reading, handshakes) = (self.reading.clone(), self.pool.handshakes());
         let prepare = move |sources: &Sources| {
-            let Loaded { tls, certificates, .. } = build(&reading, sources)?;
+            let Loaded { tls, certificates, .. } = build(&reading, sources, handshakes.clone())?;
             let put_to_use = put_to_use.clone();
             Ok(Prepared { certificates, put_to_use: Box::new(move || put_to_use(tls)) })
         };
@@ -84,7 +90,7 @@ impl ClientKeys {
             rt,
             gate,
             self.reading,
-            follow::InUse { fingerprint, certificates },
+            follow::InUse { fingerprint, certificates, pool: Some(self.pool) },
             Box::new(prepare),
         )
     }
@@ -101,9 +107,23 @@ pub(crate) fn limits(options: &EncryptionOptions) -> CertificateLimits {
     }
 }
 
+/// Starts the threads that compute the handshakes of a section's connections.
+fn handshake_pool(
+    rt: &Rt,
+    section: &str,
+    name: &'static str,
+    waiting_max: usize,
+) -> Result<HandshakePool, TlsError> {
+    HandshakePool::start(rt, name, waiting_max).map_err(|error| TlsError {
+        place: format!("\"{section}\""),
+        problem: format!("no threads for handshakes can be started ({error})"),
+        remedy: "raise the limit of threads of the server's user".to_owned(),
+    })
+}
+
 /// Builds the configuration; checks all parts together.
-fn build(reading: &Reading, sources: &Sources) -> Result<Loaded, TlsError> {
-    let (tls, certificates) = server(reading, sources)?;
+fn build(reading: &Reading, sources: &Sources, handshakes: Handshakes) -> Result<Loaded, TlsError> {
+    let (tls, certificates) = server(reading, sources, handshakes)?;
     Ok(Loaded { tls, fingerprint: sources.fingerprint(), certificates })
 }
 
@@ -111,10 +131,11 @@ fn build(reading: &Reading, sources: &Sources) -> Result<Loaded, TlsError> {
 fn server(
     reading: &Reading,
     sources: &Sources,
+    handshakes: Handshakes,
 ) -> Result<(TlsServer, Vec<PeerCertificate>), TlsError> {
     let clock = TlsClock::new();
     let (config, certificates) = server_config(reading, sources, clock.clone())?;
-    Ok((TlsServer { config, clock }, certificates))
+    Ok((TlsServer { config, clock, handshakes }, certificates))
 }
 
 /// Builds the configuration of accepted connections with any clock; see [`server`].

@@ -703,17 +703,26 @@ impl Parts {
                 ..audit::parts(rt, options, server, &self.meshes.audit)
             }),
             query_logger: query_log::logger(rt, server, &self.meshes.query_log, &self.program),
-            client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
+            client_keys: self.follow_client_keys(server),
             node_keys: self.follow_node_keys(),
             key_client: self.key_client.clone(),
             api: self.api_followers.clone(),
         })
     }
 
+    /// Passes the keys of client connections to the server and follows them, if this node has any.
+    fn follow_client_keys(&self, server: &CqlServer) -> Option<Rc<KeyFollower>> {
+        let keys = self.client_keys.take()?.install(&self.rt, &self.own_rows, server);
+        self.end_with(keys.failure());
+        Some(keys)
+    }
+
     /// Follows the keys of connections between nodes, if this node has them and peers.
     fn follow_node_keys(&self) -> Option<Rc<KeyFollower>> {
         let (keys, cluster) = self.node_keys.take().zip(self.cluster.as_ref())?;
-        Some(keys.install(&self.rt, &self.own_rows, &cluster.messaging))
+        let keys = keys.install(&self.rt, &self.own_rows, &cluster.messaging);
+        self.end_with(keys.failure());
+        Some(keys)
     }
 
     /// Opens the ports for clients; shard 0 only.

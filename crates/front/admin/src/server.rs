@@ -37,7 +37,7 @@ use admin_access::Tokens;
 use axum::extract::DefaultBodyLimit;
 use axum::{Router, middleware};
 use rt::Rt;
-use rt::service::{Scope, Service, ServiceCaller, ServiceFailure, ServiceSpec, Stopped};
+use rt::service::{Priority, Scope, Service, ServiceCaller, ServiceFailure, ServiceSpec, Stopped};
 use tokio::net::TcpListener;
 
 use crate::model::LOAD_BYTES_MAX;
@@ -80,6 +80,7 @@ const SPEC: ServiceSpec = ServiceSpec {
     requests_max: 0,
     drain_max: Duration::ZERO,
     abort_max: Duration::from_secs(5),
+    priority: Priority::Usual,
 };
 
 /// Dependencies and settings of the server.

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use rt::Rt;
-use rt::service::{CallError, Client, Service, ServiceFailure, ServiceSpec};
+use rt::service::{CallError, Client, Priority, Service, ServiceFailure, ServiceSpec};
 use stdx::Instant;
 
 use crate::password;
@@ -53,6 +53,7 @@ impl PasswordPool {
             requests_max: REQUESTS_MAX,
             drain_max: Duration::ZERO,
             abort_max: ABORT_MAX,
+            priority: Priority::Usual,
         };
         Ok(PasswordPool { service: Service::start_workers(rt, spec, threads, perform)? })
     }

@@ -69,7 +69,8 @@ impl ApiKeys {
             let put_to_use = Box::new(move || server.set_encryption(encryption));
             Ok(Prepared { certificates: loaded.certificates, put_to_use })
         };
-        let in_use = InUse { fingerprint: loaded.fingerprint, certificates: loaded.certificates };
+        let Loaded { fingerprint, certificates, .. } = loaded;
+        let in_use = InUse { fingerprint, certificates, pool: None };
         KeyFollower::begin(rt, gate, reading, in_use, Box::new(prepare))
     }
 }

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rt::{Gate, Group, Rt};
+use rt::service::ServiceFailure;
+use rt::{Gate, Group, HandshakePool, Rt};
 use tls::reload::{Decision, ExpiryNotice, ExpiryWatch, Fingerprint, QUIET, Reload};
 use tls::{PeerCertificate, Source, TlsError};
 
@@ -28,6 +29,8 @@ type Prepare = Box<dyn Fn(&Sources) -> Result<Prepared, TlsError>>;
 pub(crate) struct InUse {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) certificates: Vec<PeerCertificate>,
+    /// Computes the handshakes; `None` where they are computed elsewhere.
+    pub(crate) pool: Option<HandshakePool>,
 }
 
 /// Follows the files of keys and certificates.
@@ -40,6 +43,8 @@ pub(crate) struct KeyFollower {
     pub(super) reloads: telemetry::Counter,
     pub(super) failures: telemetry::Counter,
     pub(super) expiry: telemetry::Gauge,
+    /// Lives as long as its keys are in use.
+    pool: Option<HandshakePool>,
 }
 
 impl KeyFollower {
@@ -82,6 +87,18 @@ impl KeyFollower {
                 &labels,
             ),
             reading,
+            pool: in_use.pool,
+        }
+    }
+
+    /// Waits for an unexpected end of the threads that compute the handshakes.
+    pub(crate) fn failure(&self) -> impl Future<Output = Option<ServiceFailure>> + use<> {
+        let failure = self.pool.as_ref().map(HandshakePool::failure);
+        async move {
+            match failure {
+                Some(failure) => failure.await,
+                None => None,
+            }
         }
     }
 

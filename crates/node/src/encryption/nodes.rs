@@ -6,7 +6,7 @@ use std::rc::Rc;
 use conf::encryption::CertificatesOfClients;
 use conf::{InternodeAuthenticator, InternodeEncryption, Options};
 use messaging::{Encryption, Endpoints, Messaging, PeerChecks, Policy, Scope, Strictness};
-use rt::{Gate, Rt, TlsClient, TlsClock};
+use rt::{Gate, HandshakePool, Handshakes, Rt, TlsClient, TlsClock};
 use tls::config::HostNames;
 use tls::material::revocation_lists;
 use tls::reload::Fingerprint;
@@ -14,16 +14,19 @@ use tls::{ClientParts, Identity, IdentityRule, PeerCertificate, TlsError, Trust}
 
 use super::follow::{InUse, KeyFollower, Prepared};
 use super::sources::{Reading, Sources, TrustUse, keystore};
-use super::{limits, server, trust};
+use super::{handshake_pool, limits, server, trust};
 
 /// Name of the setting in errors.
 const SECTION: &str = "server_encryption_options";
+/// Steps of handshakes with nodes that wait at most: messaging accepts fewer at the same time.
+const HANDSHAKES_MAX: usize = 512;
 
 /// Keys and rules of connections between nodes.
 pub(crate) struct NodeKeys {
     reading: Reading,
     rules: Rules,
     loaded: Loaded,
+    pool: HandshakePool,
 }
 
 /// Keys and certificates built from the files.
@@ -99,7 +102,8 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<NodeKeys>,
     };
     let rules = Rules::new(options);
     let sources = reading.read(rt).await?;
-    let loaded = build(&reading, &rules, &sources)?;
+    let pool = handshake_pool(rt, SECTION, "tls-nodes", HANDSHAKES_MAX)?;
+    let loaded = build(&reading, &rules, &sources, pool.handshakes())?;
     reading.warn_of_left_out()?;
     let optional = settings.is_explicitly_optional();
     tracing::info!(
@@ -108,7 +112,7 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<NodeKeys>,
         identities = ?loaded.encryption.checks.identities,
         "connections between nodes may be encrypted"
     );
-    Ok(Some(NodeKeys { reading, rules, loaded }))
+    Ok(Some(NodeKeys { reading, rules, loaded, pool }))
 }
 
 impl NodeKeys {
@@ -119,23 +123,29 @@ impl NodeKeys {
 
     /// Follows the files until the gate closes.
     pub(crate) fn install(self, rt: &Rt, gate: &Gate, messaging: &Messaging) -> Rc<KeyFollower> {
-        let NodeKeys { reading, rules, loaded } = self;
+        let NodeKeys { reading, rules, loaded, pool } = self;
         let Loaded { fingerprint, certificates, .. } = loaded;
-        let (messaging, kept) = (messaging.clone(), reading.clone());
+        let (messaging, kept, handshakes) = (messaging.clone(), reading.clone(), pool.handshakes());
         let prepare = move |sources: &Sources| {
-            let Loaded { encryption, certificates, .. } = build(&kept, &rules, sources)?;
+            let loaded = build(&kept, &rules, sources, handshakes.clone())?;
+            let Loaded { encryption, certificates, .. } = loaded;
             let messaging = messaging.clone();
             let put_to_use = Box::new(move || messaging.set_encryption(encryption));
             Ok(Prepared { certificates, put_to_use })
         };
-        let in_use = InUse { fingerprint, certificates };
+        let in_use = InUse { fingerprint, certificates, pool: Some(pool) };
         KeyFollower::begin(rt, gate, reading, in_use, Box::new(prepare))
     }
 }
 
 /// Builds both configurations; checks all parts together.
-fn build(reading: &Reading, rules: &Rules, sources: &Sources) -> Result<Loaded, TlsError> {
-    let (server, mut certificates) = server(reading, sources)?;
+fn build(
+    reading: &Reading,
+    rules: &Rules,
+    sources: &Sources,
+    handshakes: Handshakes,
+) -> Result<Loaded, TlsError> {
+    let (server, mut certificates) = server(reading, sources, handshakes)?;
     let own = Identity::read(sources.outbound.as_ref().unwrap_or(&sources.key))?;
     let shown: Vec<PeerCertificate> = own.certificates().collect();
     let mut checks = rules.checks.clone();

@@ -147,6 +147,12 @@ impl Conn {
         let _ = socket2::SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Both);
     }
 
+    /// Has the socket reset when its last clone is dropped (`SO_LINGER` of 0): unsent bytes are lost.
+    pub fn reset(&self) {
+        // Fails only when the connection is over.
+        let _ = socket2::SockRef::from(&*self.stream).set_linger(Some(std::time::Duration::ZERO));
+    }
+
     /// Lets the kernel ask now and then whether a silent peer is still there (`SO_KEEPALIVE`).
     pub fn set_keepalive(&self) {
         // Fails only when the connection is over.

@@ -741,6 +741,17 @@ impl Conn {
         }
     }
 
+    /// Resets the connection: bytes that have not arrived are lost.
+    pub fn reset(&self) {
+        let Some(mut guard) = self.inner.env.alive() else { return };
+        let state = &mut *guard;
+        let open = state.net.ends.get(&self.inner.id).is_some_and(|e| !e.shut && !e.reset);
+        if open {
+            send(state, self.inner.id, Segment::Reset);
+            reset_end(state, self.inner.id);
+        }
+    }
+
     /// The other side.
     pub fn peer_addr(&self) -> SocketAddr {
         self.inner.peer

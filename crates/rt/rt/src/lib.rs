@@ -19,6 +19,7 @@ mod file;
 mod file_keys;
 mod gate;
 mod handle;
+mod handshake_pool;
 mod machine;
 mod mesh;
 mod net;
@@ -30,6 +31,7 @@ mod small_file;
 mod stream;
 pub mod sync;
 mod timer;
+mod tls_handshake;
 mod tls_stream;
 
 pub use executor::Group;
@@ -37,6 +39,7 @@ pub use file::{DirEntry, DiskSpace, File, FileLock, Fs, Metadata, OpenOptions};
 pub use file_keys::{FileKeys, KeyAnswer, KeyRequest};
 pub use gate::{Closed, Gate};
 pub use handle::{Rt, YieldIfDue};
+pub use handshake_pool::{HandshakePool, Handshakes};
 pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
 pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
 pub use net::{Conn, ListenOptions, Listener, MovedConn, resolve};
@@ -47,8 +50,9 @@ pub use small_file::{SmallContent, damaged};
 pub use stdx::{Instant, IoError, IoErrorKind, ShardId, WallMicros};
 pub use stream::{Accepted, MovedStream, Stream};
 pub use timer::Elapsed;
-pub use tls_stream::is_handshake as is_tls_handshake;
-pub use tls_stream::{NotConnected, PlainText, TlsClient, TlsClock, TlsInfo, TlsServer};
+pub use tls_handshake::is_handshake as is_tls_handshake;
+pub use tls_handshake::{NotConnected, PlainText, TlsClient, TlsClock, TlsServer};
+pub use tls_stream::TlsInfo;
 
 #[cfg(test)]
 mod tests;

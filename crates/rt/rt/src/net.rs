@@ -162,6 +162,15 @@ impl Conn {
         }
     }
 
+    /// Ends the connection by a reset, at the latest when its last clone is dropped: unsent bytes are lost, and the other
+    /// side gets an error where [`Conn::shutdown`] lets it read an end.
+    pub fn reset(&self) {
+        match &self.inner {
+            AnyConn::Native(c) => c.reset(),
+            AnyConn::Sim(c) => c.reset(),
+        }
+    }
+
     /// Lets the machine probe a silent peer now and then. Connections of a simulated machine learn
     /// of their end in other ways.
     pub fn set_keepalive(&self) {

@@ -13,9 +13,8 @@ use tls::rustls::pki_types::ServerName;
 
 use crate::handle::Rt;
 use crate::net::{Conn, MovedConn};
-use crate::tls_stream::{
-    self, MovedTls, NotConnected, PlainText, TlsClient, TlsInfo, TlsServer, TlsStream, is_handshake,
-};
+use crate::tls_handshake::{self, NotConnected, PlainText, TlsClient, TlsServer, is_handshake};
+use crate::tls_stream::{MovedTls, TlsInfo, TlsStream};
 
 /// A connection of this shard. Clones share it; it is closed with the last one. One task may read
 /// while another writes.
@@ -68,7 +67,7 @@ impl Stream {
         plain: PlainText,
         patience: Duration,
     ) -> Result<Vec<u8>, IoError> {
-        tls_stream::first_bytes(rt, self.conn(), plain, patience).await
+        tls_handshake::first_bytes(rt, self.conn(), plain, patience).await
     }
 
     /// Performs the handshake with a client that began with these bytes, unless they are in the
@@ -85,7 +84,7 @@ impl Stream {
     ) -> Result<Accepted, IoError> {
         match self.inner {
             AnyStream::Plain(conn) if is_handshake(&first) => {
-                let stream = tls_stream::accept(rt, conn, tls, first, deadline).await?;
+                let stream = tls_handshake::accept(rt, conn, tls, first, deadline).await?;
                 let stream = Stream { inner: AnyStream::Tls(Rc::new(stream)) };
                 Ok(Accepted { stream, received: Vec::new() })
             }
@@ -105,7 +104,7 @@ impl Stream {
         name: ServerName<'static>,
         deadline: Instant,
     ) -> Result<Stream, NotConnected> {
-        let stream = tls_stream::connect(rt, conn, tls, name, deadline).await?;
+        let stream = tls_handshake::connect(rt, conn, tls, name, deadline).await?;
         Ok(Stream { inner: AnyStream::Tls(Rc::new(stream)) })
     }
 
@@ -166,6 +165,11 @@ impl Stream {
             AnyStream::Plain(conn) => conn.shutdown(),
             AnyStream::Tls(stream) => stream.shutdown(),
         }
+    }
+
+    /// Ends the connection by a reset; see [`Conn::reset`].
+    pub fn reset(&self) {
+        self.conn().reset();
     }
 
     /// Lets the machine check now and then whether a silent peer still exists; see

@@ -1,8 +1,8 @@
 //! TLS between a socket and a protocol.
 //!
-//! Owns: the sessions below [`crate::Stream`], their handshakes. Never: keys, certificates and settings (`tls`). A
-//! read may be dropped and restarted at any time. A write that is dropped in the middle ends the connection, as its
-//! record would be cut.
+//! Owns: the sessions below [`crate::Stream`] after their handshakes. Never: handshakes ([`crate::tls_handshake`]),
+//! keys, certificates and settings (`tls`). A read may be dropped and restarted at any time. A write that is dropped in
+//! the middle ends the connection, as its record would be cut.
 //!
 //! Invariants:
 //! - INV-rt-5: bytes of a record leave in order and whole: while a write waits for the socket, nothing else is sent.
@@ -13,91 +13,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, BufRead, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use stdx::{Instant, IoError, IoErrorKind, WallMicros};
-use tls::rustls::pki_types::{ServerName, UnixTime};
-use tls::rustls::{
-    ClientConfig, ClientConnection, Connection, HandshakeKind, ServerConfig, ServerConnection,
-};
-use tls::{PeerCertificate, TimeProvider, offer};
+use stdx::{IoError, IoErrorKind};
+use tls::rustls::{Connection, HandshakeKind};
+use tls::{PeerCertificate, offer};
 
 use crate::handle::Rt;
 use crate::net::{Conn, MovedConn};
 
-/// First byte of every record with which a TLS connection begins.
-const HANDSHAKE_RECORD: u8 = 0x16;
-/// First byte of a record that refuses a handshake.
-const ALERT_RECORD: u8 = 0x15;
 /// Most ciphertext of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
-/// Most bytes that are read to distinguish plain text from TLS.
-const FIRST_BYTES_MAX: usize = 4096;
 /// Most plaintext that is encrypted before the socket is polled again: four records.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// Clock for the validity of certificates: the time of the latest handshake of the node.
-#[derive(Debug, Default)]
-pub struct TlsClock(AtomicU64);
-
-impl TlsClock {
-    /// Creates a clock that stands at 1970 until the first handshake.
-    pub fn new() -> Arc<TlsClock> {
-        Arc::default()
-    }
-
-    fn set(&self, wall: WallMicros) {
-        let seconds = u64::try_from(wall.0 / 1_000_000).unwrap_or(0);
-        self.0.store(seconds, Ordering::Relaxed);
-    }
-}
-
-impl TimeProvider for TlsClock {
-    fn current_time(&self) -> Option<UnixTime> {
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(self.0.load(Ordering::Relaxed))))
-    }
-}
-
-/// Configuration of connections that are accepted with TLS; clones share it.
-#[derive(Clone, Debug)]
-pub struct TlsServer {
-    /// Keys, protocols, trusted certificates; built with `clock`.
-    pub config: Arc<ServerConfig>,
-    /// The clock of the configuration.
-    pub clock: Arc<TlsClock>,
-}
-
-/// Configuration of connections that are made with TLS; clones share it.
-#[derive(Clone, Debug)]
-pub struct TlsClient {
-    /// Keys, protocols, trusted certificates; built with `clock`.
-    pub config: Arc<ClientConfig>,
-    /// The clock of the configuration.
-    pub clock: Arc<TlsClock>,
-}
-
-/// Why no TLS connection was made to a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotConnected {
-    /// The server answered something else: it does not speak TLS.
-    NotSpoken(IoError),
-    /// The connection ended before the server answered: it was cut, or the server is overloaded or stops. That
-    /// says nothing about whether the server speaks TLS.
-    Cut(IoError),
-    /// The connection broke, or one side refused the other.
-    Failed(IoError),
-}
-
-/// Policy for connections that begin without TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlainText {
-    /// The connection is closed.
-    Refused,
-    /// The connection is served in the clear; the first byte decides.
-    Accepted,
-}
 
 /// Result of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,8 +46,6 @@ pub struct TlsStream {
     /// Ciphertext that was read and not yet processed; the buffer is reused.
     received: RefCell<Vec<u8>>,
     writing: Cell<Writing>,
-    /// The first byte that the other side sent after this side began the handshake.
-    answer: Cell<Option<u8>>,
 }
 
 /// A TLS connection on its way to another shard.
@@ -149,155 +74,15 @@ enum Writing {
     Cut,
 }
 
-/// Reads the first bytes of a connection where TLS is enabled: those of a handshake, or in the
-/// clear.
-///
-/// # Errors
-/// The connection ended, began in the clear where that is not allowed, or did not begin within
-/// `patience`.
-pub(crate) async fn first_bytes(
-    rt: &Rt,
-    conn: &Conn,
-    plain: PlainText,
-    patience: Duration,
-) -> Result<Vec<u8>, IoError> {
-    let mut first = Vec::new();
-    let read = match plain {
-        // A silent client in the clear has no deadline either.
-        PlainText::Accepted => conn.read(&mut first, FIRST_BYTES_MAX).await?,
-        PlainText::Refused => {
-            let read = conn.read(&mut first, FIRST_BYTES_MAX);
-            rt.timeout(rt.now() + patience, read).await.map_err(|_| late(conn))??
-        }
-    };
-    if read == 0 {
-        return Err(failed(conn, IoErrorKind::Disconnected, "closed before its handshake"));
-    }
-    if plain == PlainText::Refused && !is_handshake(&first) {
-        return Err(failed(conn, IoErrorKind::Damaged, "not a TLS handshake"));
-    }
-    Ok(first)
-}
-
-/// Returns true if a connection that begins with these bytes uses TLS.
-pub fn is_handshake(first: &[u8]) -> bool {
-    first.first() == Some(&HANDSHAKE_RECORD)
-}
-
-/// Accepts a connection that began with these bytes.
-///
-/// # Errors
-/// The connection ended, or the handshake failed or was not completed by the deadline.
-pub(crate) async fn accept(
-    rt: &Rt,
-    conn: Conn,
-    tls: &TlsServer,
-    first: Vec<u8>,
-    deadline: Instant,
-) -> Result<TlsStream, IoError> {
-    let session = ServerConnection::new(tls.config.clone())
-        .map_err(|e| failed(&conn, IoErrorKind::Damaged, &e.to_string()))?;
-    let stream = TlsStream::new(conn, Connection::Server(session), first);
-    tls.clock.set(rt.wall());
-    stream.shake_hands(rt, deadline).await?;
-    Ok(stream)
-}
-
-/// Begins TLS on a connection to a server of this name.
-///
-/// # Errors
-/// See [`NotConnected`].
-pub(crate) async fn connect(
-    rt: &Rt,
-    conn: Conn,
-    tls: &TlsClient,
-    name: ServerName<'static>,
-    deadline: Instant,
-) -> Result<TlsStream, NotConnected> {
-    let session = ClientConnection::new(tls.config.clone(), name)
-        .map_err(|e| NotConnected::Failed(failed(&conn, IoErrorKind::Damaged, &e.to_string())))?;
-    let stream = TlsStream::new(conn, Connection::Client(session), Vec::new());
-    tls.clock.set(rt.wall());
-    match stream.shake_hands(rt, deadline).await {
-        Ok(()) => Ok(stream),
-        Err(error) => Err(match stream.answer.get() {
-            Some(HANDSHAKE_RECORD | ALERT_RECORD) => NotConnected::Failed(error),
-            Some(_) => NotConnected::NotSpoken(error),
-            None if error.kind == IoErrorKind::Disconnected => NotConnected::Cut(error),
-            None => NotConnected::Failed(error),
-        }),
-    }
-}
-
-fn failed(conn: &Conn, kind: IoErrorKind, detail: &str) -> IoError {
-    let path = conn.peer_addr().to_string();
-    IoError { kind, operation: "TLS handshake", path, detail: detail.to_owned() }
-}
-
-fn late(conn: &Conn) -> IoError {
-    failed(conn, IoErrorKind::Disconnected, "not completed in time")
-}
-
 impl TlsStream {
-    fn new(conn: Conn, tls: Connection, received: Vec<u8>) -> TlsStream {
+    /// Creates the stream of a completed handshake, after which these bytes were received.
+    pub(crate) fn new(conn: Conn, tls: Connection, received: Vec<u8>) -> TlsStream {
         let session = Session { tls, ahead: 0, failed: None, gathered: Vec::new() };
         TlsStream {
             conn,
             session: RefCell::new(session),
             received: RefCell::new(received),
             writing: Cell::new(Writing::Idle),
-            answer: Cell::new(None),
-        }
-    }
-
-    async fn shake_hands(&self, rt: &Rt, deadline: Instant) -> Result<(), IoError> {
-        let done = rt.timeout(deadline, self.exchange(rt)).await;
-        let done =
-            done.unwrap_or_else(|_| Err(late(&self.conn))).and_then(|()| self.check_peer(rt));
-        if done.is_err() {
-            self.conn.shutdown();
-        }
-        done
-    }
-
-    /// Checks what rustls does not: it takes the certificate of a resumed session from the ticket without a look at its
-    /// validity, and callers decide by fields that must be readable.
-    fn check_peer(&self, rt: &Rt) -> Result<(), IoError> {
-        let session = self.session.borrow();
-        let Some(leaf) = session.tls.peer_certificates().and_then(|chain| chain.first()) else {
-            return Ok(());
-        };
-        let Some(certificate) = PeerCertificate::parse(leaf) else {
-            let detail = "the certificate of the other side cannot be read";
-            return Err(failed(&self.conn, IoErrorKind::Damaged, detail));
-        };
-        let is_resumed = session.tls.handshake_kind() == Some(HandshakeKind::Resumed);
-        if is_resumed && !certificate.is_valid_at(rt.wall().0.div_euclid(1_000_000)) {
-            let detail = "the certificate of the resumed session is not valid now";
-            return Err(failed(&self.conn, IoErrorKind::Damaged, detail));
-        }
-        Ok(())
-    }
-
-    /// Sends and reads until both sides have agreed. Each step may take a millisecond of CPU time:
-    /// other tasks run in between.
-    async fn exchange(&self, rt: &Rt) -> Result<(), IoError> {
-        loop {
-            let processed = self.process(&mut Room::take(&self.received).bytes, &mut Vec::new(), 0);
-            // An alert reports the cause to the other side.
-            self.send_all().await?;
-            processed?;
-            if !self.session.borrow().tls.is_handshaking() {
-                return Ok(());
-            }
-            rt.yield_if_due().await;
-            let mut room = Room::take(&self.received);
-            if self.conn.read(&mut room.bytes, READ_BYTES_MAX).await? == 0 {
-                return Err(failed(&self.conn, IoErrorKind::Disconnected, "the peer closed"));
-            }
-            if self.answer.get().is_none() {
-                self.answer.set(room.bytes.first().copied());
-            }
         }
     }
 
@@ -331,7 +116,7 @@ impl TlsStream {
         loop {
             taken += take_plain(&mut session.tls, into, max - taken);
             let mut rest = received.get(used..).unwrap_or_default();
-            if rest.is_empty() || is_over || (max > 0 && taken == max) {
+            if rest.is_empty() || is_over || taken == max {
                 break;
             }
             let before = rest.len();
@@ -344,22 +129,16 @@ impl TlsStream {
             match step {
                 Ok(ended) => is_over = ended,
                 Err(detail) => {
-                    outcome = Err(failed(&self.conn, IoErrorKind::Damaged, &detail));
+                    outcome = Err(self.damaged(detail));
                     break;
                 }
             }
-            // After the handshake its connection continues with application data.
-            if max == 0 && !session.tls.is_handshaking() {
-                break;
-            }
         }
         received.drain(..used);
-        if max > 0 || outcome.is_err() {
-            // Ciphertext that cannot be sent now is sent with the next write.
-            let sent = self.flush(&mut session);
-            outcome?;
-            sent?;
-        }
+        // Ciphertext that cannot be sent now is sent with the next write.
+        let sent = self.flush(&mut session);
+        outcome?;
+        sent?;
         Ok((taken > 0 || is_over).then_some(taken))
     }
 
@@ -452,6 +231,11 @@ impl TlsStream {
         Ok(())
     }
 
+    fn damaged(&self, detail: String) -> IoError {
+        let (kind, path) = (IoErrorKind::Damaged, self.conn.peer_addr().to_string());
+        IoError { kind, operation: "TLS read", path, detail }
+    }
+
     fn error(&self, operation: &'static str, detail: &str) -> IoError {
         let path = self.conn.peer_addr().to_string();
         let kind = IoErrorKind::Disconnected;
@@ -503,7 +287,6 @@ impl TlsStream {
             session: RefCell::new(moved.session),
             received: RefCell::new(moved.received),
             writing: Cell::new(Writing::Idle),
-            answer: Cell::new(None),
         })
     }
 }

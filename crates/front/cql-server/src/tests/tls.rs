@@ -8,7 +8,7 @@ use ::tls::rustls::pki_types::ServerName;
 use ::tls::{
     ClientAuth, ClientParts, Identity, KeyMaterial, Offer, ServerParts as TlsParts, Source, Trust,
 };
-use rt::{NodeSpec, Stream, TlsClient, TlsClock, TlsServer};
+use rt::{Handshakes, NodeSpec, Stream, TlsClient, TlsClock, TlsServer};
 
 const PLAIN: u16 = 9042;
 const OPTIONAL: u16 = 9043;
@@ -48,7 +48,7 @@ fn server_tls() -> TlsServer {
         tickets: SessionTickets::Issued,
         clock: clock.clone(),
     });
-    TlsServer { config: config.unwrap(), clock }
+    TlsServer { config: config.unwrap(), clock, handshakes: Handshakes::default() }
 }
 
 fn client_tls(identity: Option<Identity>) -> TlsClient {

@@ -8,7 +8,7 @@ use crate::peer_log::Event;
 use crate::*;
 use internode::{FrameDecoder, FrameEncoder, FrameHeader, FrameKind, RefusalCode, Verb};
 use rt::sim::{World, WorldOptions};
-use rt::{Group, ListenOptions, PlainText, Stream, TlsClient, TlsClock, TlsServer};
+use rt::{Group, Handshakes, ListenOptions, PlainText, Stream, TlsClient, TlsClock, TlsServer};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -95,7 +95,11 @@ impl Authority {
             clock: clock.clone(),
         };
         (
-            TlsServer { config: tls::server_config(server).unwrap(), clock: clock.clone() },
+            TlsServer {
+                config: tls::server_config(server).unwrap(),
+                clock: clock.clone(),
+                handshakes: Handshakes::default(),
+            },
             TlsClient { config: tls::client_config(client).unwrap(), clock },
         )
     }

@@ -36,7 +36,8 @@ use crate::handle::Rt;
 use control::{Control, Order};
 pub use queue::{CallError, Client, Request};
 use queue::{Queue, Taken};
-use rt_native::service::Ended;
+pub use rt_native::service::Priority;
+use rt_native::service::{Ended, Workers};
 pub use scope::{Scope, ServiceCaller};
 use std::cell::RefCell;
 use std::future::Future;
@@ -56,6 +57,8 @@ pub struct ServiceSpec {
     pub drain_max: Duration,
     /// How long it waits after that for the threads to end.
     pub abort_max: Duration,
+    /// Priority of its threads; that of a service with a reactor is always the usual one.
+    pub priority: Priority,
 }
 
 /// A service that ended without being asked to.
@@ -159,7 +162,8 @@ impl<Q: Send + 'static, R: Send + 'static> Service<Q, R> {
                     }
                 };
                 let ended = move |end| of_end.ended(end);
-                rt_native::service::start_workers(spec.name, threads, serve, ended)?;
+                let workers = Workers { name: spec.name, threads, priority: spec.priority };
+                rt_native::service::start_workers(workers, serve, ended)?;
             }
             Env::Sim(env) => service.simulate(env.clone(), work),
         }

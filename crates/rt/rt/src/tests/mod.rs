@@ -1,6 +1,7 @@
 //! The same test functions on both worlds, then what only one of them has.
 
 mod both;
+mod handshakes;
 mod native;
 mod network;
 mod service;

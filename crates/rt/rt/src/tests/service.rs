@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Mesh;
-use crate::service::{CallError, Request, Service, ServiceFailure, ServiceSpec, Stopped};
+use crate::service::{CallError, Priority, Request, Service, ServiceFailure, ServiceSpec, Stopped};
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -13,6 +13,7 @@ const SPEC: ServiceSpec = ServiceSpec {
     requests_max: 2,
     drain_max: Duration::from_secs(60),
     abort_max: Duration::from_secs(60),
+    priority: Priority::Usual,
 };
 
 fn far(rt: &Rt) -> stdx::Instant {

@@ -5,8 +5,8 @@ use crate::Group;
 use crate::Rt;
 use crate::sim::LinkOptions;
 use crate::{
-    Accepted, ListenOptions, Mesh, MovedStream, NotConnected, PlainText, Stream, TlsClient,
-    TlsClock, TlsServer,
+    Accepted, Handshakes, ListenOptions, Mesh, MovedStream, NotConnected, PlainText, Stream,
+    TlsClient, TlsClock, TlsServer,
 };
 use ::tls::config::{HostNames, SessionTickets};
 use ::tls::rustls::pki_types::ServerName;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::{IoErrorKind, ShardId};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server and a client that trust the same authority. Signatures of Ed25519 have one length: simulated runs of one
 /// seed are the same although keys are random.
-fn pair(client_auth: ClientAuth) -> (TlsServer, TlsClient) {
+pub(super) fn pair(client_auth: ClientAuth) -> (TlsServer, TlsClient) {
     pair_until(client_auth, 4000)
 }
 
@@ -65,25 +65,29 @@ fn pair_until(client_auth: ClientAuth, year: i32) -> (TlsServer, TlsClient) {
         clock: clock.clone(),
     };
     (
-        TlsServer { config: ::tls::server_config(server).unwrap(), clock: clock.clone() },
+        TlsServer {
+            config: ::tls::server_config(server).unwrap(),
+            clock: clock.clone(),
+            handshakes: Handshakes::default(),
+        },
         TlsClient { config: ::tls::client_config(client).unwrap(), clock },
     )
 }
 
-fn name() -> ServerName<'static> {
+pub(super) fn name() -> ServerName<'static> {
     ServerName::try_from("node").unwrap()
 }
 
-fn pattern(length: usize) -> Vec<u8> {
+pub(super) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i * 7 + i / 256) as u8).collect()
 }
 
-async fn connect(rt: &Rt, to: SocketAddr, tls: &TlsClient) -> Stream {
+pub(super) async fn connect(rt: &Rt, to: SocketAddr, tls: &TlsClient) -> Stream {
     let conn = rt.connect(to).await.unwrap();
     Stream::connect_tls(rt, conn, tls, name(), rt.now() + PATIENCE).await.unwrap()
 }
 
-async fn accept(
+pub(super) async fn accept(
     rt: &Rt,
     conn: crate::Conn,
     tls: &TlsServer,
@@ -95,7 +99,7 @@ async fn accept(
 }
 
 /// Accepts one connection at a port of its own, in a task.
-async fn accept_one<F: Future<Output = ()> + 'static>(
+pub(super) async fn accept_one<F: Future<Output = ()> + 'static>(
     rt: &Rt,
     tls: &TlsServer,
     plain: PlainText,
@@ -115,7 +119,7 @@ async fn accept_one<F: Future<Output = ()> + 'static>(
 }
 
 /// Sends back what comes until the end.
-async fn echo(stream: Stream) {
+pub(super) async fn echo(stream: Stream) {
     let mut buf = Vec::new();
     while stream.read(&mut buf, 10_000).await.is_ok_and(|n| n > 0) {
         if stream.write_all(&buf).await.is_err() {
@@ -125,7 +129,7 @@ async fn echo(stream: Stream) {
     }
 }
 
-async fn read_exactly(stream: &Stream, length: usize) -> Vec<u8> {
+pub(super) async fn read_exactly(stream: &Stream, length: usize) -> Vec<u8> {
     let mut got = Vec::new();
     while got.len() < length {
         let max = (length - got.len()).min(5000);
@@ -254,6 +258,9 @@ fn the_first_byte_tells_plain_text_from_tls() {
                 let conn = rt.connect(at).await.unwrap();
                 conn.write_all(b"\x04 plain").await.unwrap();
                 refused.close().await;
+                // A reset: drivers would wait for an answer after an end.
+                let read = conn.read(&mut Vec::new(), 10).await;
+                assert_eq!(read.map_err(|error| error.kind), Err(IoErrorKind::Disconnected));
             })
         },
     );
