@@ -247,6 +247,13 @@ pub fn server_settings(
     settings.query.use_statements_enabled = options.use_statements_enabled;
     settings.query.default_keyspace_rf = options.default_keyspace_rf;
     settings.query.default_compaction = default_compaction(options)?;
+    settings.query.indexes = cql_plan::ddl::IndexSettings {
+        default_class: options
+            .default_secondary_index_enabled
+            .then(|| options.default_secondary_index.clone()),
+        sasi: options.sasi_indexes_enabled,
+        ..cql_plan::ddl::IndexSettings::default()
+    };
     settings.query.key_sources = crate::file_keys::names(options);
     settings.query.guardrails = guardrails(options);
     settings.query.native_transport_timeout = options.native_transport_timeout;
@@ -390,6 +397,10 @@ fn planned_guardrails(options: &Options) -> cql_plan::guardrails::Guardrails {
             o.vector_dimensions_warn_threshold,
             o.vector_dimensions_fail_threshold,
         ),
+        secondary_indexes_per_table: of(
+            o.secondary_indexes_per_table_warn_threshold,
+            o.secondary_indexes_per_table_fail_threshold,
+        ),
         minimum_replication_factor: of(
             o.minimum_replication_factor_warn_threshold,
             o.minimum_replication_factor_fail_threshold,
@@ -426,6 +437,7 @@ fn planned_guardrails(options: &Options) -> cql_plan::guardrails::Guardrails {
             warned: o.intersect_filtering_query_warned,
         },
         read_before_write_list_operations: Feature::of(o.read_before_write_list_operations_enabled),
+        secondary_indexes: Feature::of(o.secondary_indexes_enabled),
         simplestrategy: Feature::of(o.simplestrategy_enabled),
         uncompressed_tables: Feature::of(o.uncompressed_tables_enabled),
         vector_type: Feature::of(o.vector_type_enabled),

@@ -64,15 +64,13 @@ const TABLE_PROPERTIES: [&str; 23] = [
 ];
 
 /// Guardrails of Cassandra 5.0 that have nothing to limit here, or are not supported yet.
-const WITHOUT_EFFECT: [&str; 8] = [
+const WITHOUT_EFFECT: [&str; 6] = [
     "materialized_views_per_table_threshold",
     "non_partition_restricted_index_query_enabled",
     "sai_frozen_term_size_threshold",
     "sai_sstable_indexes_per_query_threshold",
     "sai_string_term_size_threshold",
     "sai_vector_term_size_threshold",
-    "secondary_indexes_enabled",
-    "secondary_indexes_per_table_threshold",
 ];
 
 type Two<'o, T> = (&'o mut T, &'o mut T);
@@ -196,6 +194,14 @@ const GUARDRAILS: &[(&str, Kind)] = &[
         Kind::Levels(|o| &mut o.read_consistency_levels_disallowed),
     ),
     ("read_consistency_levels_warned", Kind::Levels(|o| &mut o.read_consistency_levels_warned)),
+    ("secondary_indexes_enabled", Kind::Flag(|o| &mut o.secondary_indexes_enabled)),
+    (
+        "secondary_indexes_per_table",
+        Kind::Numbers(two!(
+            secondary_indexes_per_table_warn_threshold,
+            secondary_indexes_per_table_fail_threshold
+        )),
+    ),
     ("simplestrategy_enabled", Kind::Flag(|o| &mut o.simplestrategy_enabled)),
     ("table_properties_disallowed", Kind::Properties(|o| &mut o.table_properties_disallowed)),
     ("table_properties_ignored", Kind::Properties(|o| &mut o.table_properties_ignored)),
@@ -726,8 +732,9 @@ mod tests {
                 "keyspaces_threshold is expecting 2 argument values. Getting 3 instead.",
             ),
             (
-                "secondary_indexes_enabled false",
-                "Guardrail secondary_indexes_enabled has no effect in this version of Helenus",
+                "materialized_views_per_table_threshold 1 2",
+                "Guardrail materialized_views_per_table_threshold has no effect in this version of \
+                 Helenus",
             ),
         ] {
             assert_eq!(set(&mut options, line), Err(text.to_owned()), "{line}");

@@ -695,6 +695,10 @@ settings! {
         supported hot vector_dimensions_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Dimensions of a vector above this are refused; -1 is off.
         supported hot vector_dimensions_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Secondary indexes of a table above this give a warning; -1 is off.
+        supported hot secondary_indexes_per_table_warn_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Secondary indexes of a table above this are refused; -1 is off.
+        supported hot secondary_indexes_per_table_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Replication factors below this give a warning; -1 is off.
         supported hot minimum_replication_factor_warn_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Replication factors below this are refused; at most `default_keyspace_rf`; -1 is off.
@@ -788,6 +792,8 @@ settings! {
         supported hot intersect_filtering_query_enabled: bool = true;
         /// Warn of queries that `intersect_filtering_query_enabled` is about.
         supported hot intersect_filtering_query_warned: bool = true;
+        /// Allow CREATE INDEX.
+        supported hot secondary_indexes_enabled: bool = true;
         /// Allow keyspaces with SimpleStrategy.
         supported hot simplestrategy_enabled: bool = true;
         /// Allow tables without compression.
@@ -822,6 +828,14 @@ settings! {
         supported cold dynamic_data_masking_enabled: bool = false;
         /// Allow ALTER TABLE … DROP COMPACT STORAGE.
         supported cold drop_compact_storage_enabled: bool = false;
+        /// Class of a secondary index whose statement has no USING: `legacy_local_table`, `sai` or the
+        /// name of a class.
+        supported cold default_secondary_index: String = "legacy_local_table".to_owned();
+        /// Allow CREATE INDEX without USING.
+        supported cold default_secondary_index_enabled: bool = true;
+        /// Allow statements to name the class of SASI indexes. They are refused in both cases: SASI is
+        /// not supported by this version.
+        supported cold sasi_indexes_enabled: bool = false;
         /// Allow user-defined functions and aggregates. They are written in WebAssembly; in a build
         /// with the feature `lua` also in Lua.
         supported cold user_defined_functions_enabled: bool = false;

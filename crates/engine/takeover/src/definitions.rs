@@ -15,6 +15,7 @@ use stdx::{ColumnId, TableId, TimestampMicros};
 use types::{CqlType, TypeError, UdtType};
 
 use super::TakeoverError;
+use super::indexes::TakenIndexes;
 use super::left_out::{self, Choice, Kind, LeftOut};
 use super::rows::Row;
 
@@ -66,12 +67,23 @@ pub(super) fn changes(
     rows: &SchemaRows,
     choice: &mut Choice<'_>,
 ) -> Result<Vec<SchemaChange>, TakeoverError> {
+    // Without indexes a row that cannot be read is reported after what is not supported.
+    let has_indexes = !rows.indexes.is_empty() && choice.indexes.available;
+    let tables = if has_indexes { tables(base, rows).unwrap_or_default() } else { Vec::new() };
+    let indexes = TakenIndexes::of_rows(base, &tables, &rows.indexes, &choice.indexes)?;
     let mut kinds = Vec::new();
-    let unsupported = unsupported(base, rows, choice, &mut kinds)?;
+    let unsupported = unsupported(base, rows, choice, &indexes, &mut kinds)?;
     if !unsupported.is_empty() {
         kinds.dedup();
         return Err(TakeoverError::Unsupported { items: unsupported, kinds });
     }
+    let mut changes = self::tables(base, rows)?;
+    changes.extend(indexes.changes);
+    Ok(changes)
+}
+
+/// The changes that make keyspaces, types and tables.
+fn tables(base: &Schema, rows: &SchemaRows) -> Result<Vec<SchemaChange>, TakeoverError> {
     let mut changes = Vec::new();
     for row in &rows.keyspaces {
         let name: Arc<str> = row.required_text("keyspace_name")?.into();
@@ -121,6 +133,7 @@ fn unsupported(
     base: &Schema,
     rows: &SchemaRows,
     choice: &mut Choice<'_>,
+    indexes: &TakenIndexes,
     kinds: &mut Vec<&'static str>,
 ) -> Result<Vec<String>, TakeoverError> {
     let mut found = Vec::new();
@@ -146,7 +159,7 @@ fn unsupported(
             if !matches!(column, "view_name" | "function_name" | "aggregate_name") {
                 name = format!("{name}.{}", row.shown("table_name"));
             }
-            if choice.is_own(row, column)? {
+            if choice.is_own(row, column)? || column == "index_name" && indexes.has(row)? {
                 continue;
             }
             let what = format!("{what} {name}.{}", row.shown(column));

@@ -9,6 +9,7 @@
 
 use std::fmt::Write;
 
+use cql_plan::ddl::IndexSettings;
 use cql_syntax::ast::quote_ident as id;
 
 use super::TakeoverError;
@@ -44,6 +45,8 @@ pub(super) struct Choice<'a> {
     pub(super) without: &'a [String],
     /// Functions that the metadata log has already are ignored.
     pub(super) known: Option<&'a Schema>,
+    /// How indexes are made here.
+    pub(super) indexes: IndexSettings,
     pub(super) left_out: Vec<LeftOut>,
 }
 

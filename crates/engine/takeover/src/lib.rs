@@ -12,6 +12,7 @@
 mod commit_log;
 mod definitions;
 pub mod fuzz;
+mod indexes;
 mod left_out;
 mod newer;
 mod roles;
@@ -25,6 +26,7 @@ pub use newer::Adopted;
 
 use cluster::{LocalNode, Transformation};
 use conf::Options;
+use cql_plan::ddl::IndexSettings;
 use cql_plan::system_rows::PARTITIONER;
 use rt::{Fs, Rt};
 use schema::{Schema, SchemaChange, Table};
@@ -323,7 +325,9 @@ async fn read(
         *place = system.rows("system_auth", name).await?;
     }
     let auth = auth.entries()?;
-    let mut choice = Choice { without: &options.takeover_without, known, left_out: Vec::new() };
+    let indexes = IndexSettings { sasi: true, ..IndexSettings::default() };
+    let without = options.takeover_without.as_slice();
+    let mut choice = Choice { without, known, indexes, left_out: Vec::new() };
     let changes = definitions::changes(base, &rows, &mut choice)?;
 
     for table in base.tables_by_id.values() {

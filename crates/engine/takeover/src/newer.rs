@@ -16,7 +16,7 @@ use cluster::{Auth, AuthChange, ClusterSnapshot, Transformation};
 use conf::Options;
 use cql_plan::system_rows;
 use rt::Fs;
-use schema::{Column, ColumnKind, Keyspace, Schema, SchemaChange, Table};
+use schema::{Column, ColumnKind, IndexMetadata, Keyspace, Schema, SchemaChange, Table};
 use sstable::{Component, SetState, SstableReader};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
@@ -339,7 +339,24 @@ fn with_ids_of(was: &Table, is: &Table) -> Table {
         is.masks.iter().map(|(id, mask)| (*moved.get(id).unwrap_or(id), mask.clone())).collect();
     new.version = was.version.saturating_add(1);
     new.next_column_id = next;
+    new.indexes = is.indexes.iter().map(|index| with_id_of(was, index, &new)).collect();
     new
+}
+
+/// The index with the id that it has already, if its definition and its column are the same: then the components of
+/// this node's files are those of this index, whatever happened to it since.
+fn with_id_of(was: &Table, index: &Arc<IndexMetadata>, new: &Table) -> Arc<IndexMetadata> {
+    let same = |old: &&Arc<IndexMetadata>| {
+        let column = |of: &Table| of.column(&index.target.column).map(|c| (c.id, c.ty.clone()));
+        old.kind == index.kind && old.options == index.options && column(was) == column(new)
+    };
+    match was.index(&index.name).filter(same) {
+        Some(old) => old.clone(),
+        None => {
+            let id = schema::index_id(was.id, &index.name, new.version);
+            Arc::new(IndexMetadata { id, ..IndexMetadata::clone(index) })
+        }
+    }
 }
 
 /// Returns true if both look the same in `system_schema`: no Cassandra changed anything that it

@@ -178,6 +178,7 @@ fn planned() -> Schema {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &cql_plan::ddl::IndexSettings::default(),
         });
         for change in outcome.unwrap().changes {
             schema = schema.apply(&change).unwrap();
@@ -586,6 +587,67 @@ fn what_the_operator_leaves_out_is_kept_as_statements() {
     for statement in statements {
         assert!(kept.contains(statement));
     }
+}
+
+#[test]
+fn indexes_are_taken_over_where_a_statement_could_make_them() {
+    let map = |pairs: &[(&str, &str)]| types::wire::encode_map(pairs.iter().copied()).unwrap();
+    let (ks, t) = (|| ("keyspace_name", text("ks")), || ("table_name", text("t")));
+    let mut rows = SchemaRows::default();
+    for (name, place) in rows.tables_mut() {
+        let column = |column: &str, kind: &str, at: i32| {
+            let position = ("position", at.to_be_bytes().to_vec());
+            let (column, kind) = (("column_name", text(column)), ("kind", text(kind)));
+            let (ty, order) = (("type", text("int")), ("clustering_order", text("none")));
+            row("columns", &[ks(), t(), column, kind, position, ty, order])
+        };
+        let index = |name: &str, kind: &str, options: &[(&str, &str)]| {
+            let (name, kind) = (("index_name", text(name)), ("kind", text(kind)));
+            row("indexes", &[ks(), t(), name, kind, ("options", map(options))])
+        };
+        match name {
+            "keyspaces" => {
+                let class = [("class", "org.apache.cassandra.locator.SimpleStrategy")];
+                let factor = [class[0], ("replication_factor", "1")];
+                place.push(row(name, &[ks(), ("replication", map(&factor))]));
+            }
+            "tables" => {
+                let id = ("id", vec![7; 16]);
+                place.push(row(name, &[ks(), t(), id, ("flags", list_of(&["compound"]))]));
+            }
+            "columns" => {
+                place.push(column("k", "partition_key", 0));
+                place.push(column("v", "regular", -1));
+            }
+            "indexes" => {
+                place.push(index("a", "COMPOSITES", &[("target", "v")]));
+                place.push(index("b", "CUSTOM", &[("class_name", "sai"), ("target", "v")]));
+                let sasi = "org.apache.cassandra.index.sasi.SASIIndex";
+                place.push(index("c", "CUSTOM", &[("class_name", sasi), ("target", "v")]));
+            }
+            _ => {}
+        }
+    }
+    let base = cql_plan::system::system_schema();
+    let indexes =
+        |available| cql_plan::ddl::IndexSettings { available, sasi: true, ..Default::default() };
+    let unsupported = |available| {
+        let mut choice = Choice { indexes: indexes(available), ..Choice::default() };
+        let error = definitions::changes(&base, &rows, &mut choice).unwrap_err();
+        let TakeoverError::Unsupported { items, .. } = error else { panic!("{error}") };
+        items
+    };
+    assert_eq!(unsupported(false), ["index ks.t.a", "index ks.t.b", "index ks.t.c"]);
+    assert_eq!(unsupported(true), ["index ks.t.c"]);
+
+    let without = ["indexes".to_owned()];
+    let mut choice = Choice { without: &without, indexes: indexes(true), ..Choice::default() };
+    let changes = definitions::changes(&base, &rows, &mut choice).unwrap();
+    assert_eq!(choice.left_out.len(), 1);
+    let schema = changes.iter().fold(base.clone(), |schema, change| schema.apply(change).unwrap());
+    let table = schema.table("ks", "t").unwrap();
+    let names: Vec<&str> = table.indexes.iter().map(|index| &*index.name).collect();
+    assert_eq!(names, ["a", "b"]);
 }
 
 /// Rewrites the files of a table as Cassandra 3 and ScyllaDB have them: version `me`, and columns

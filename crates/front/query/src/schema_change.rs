@@ -93,6 +93,7 @@ async fn change(
                 default_compaction: executor.settings.default_compaction.as_ref(),
                 drop_compact_storage: executor.settings.drop_compact_storage_enabled,
                 functions: Some(&executor.plan_limits.functions),
+                indexes: &executor.settings.indexes,
             };
             plan.outcome(&mut cx)?
         };

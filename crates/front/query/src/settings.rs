@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::guardrail_limits::Guardrails;
 use cql_plan::auth::AccessRules;
+use cql_plan::ddl::IndexSettings;
 use cql_plan::functions::user::FunctionLimits;
 
 /// Settings of execution; the same on all shards of a node.
@@ -60,6 +61,8 @@ pub struct QuerySettings {
     pub default_keyspace_rf: u32,
     /// Compaction of a table whose statement names none; `None`: size-tiered.
     pub default_compaction: Option<BTreeMap<String, String>>,
+    /// Settings of CREATE INDEX.
+    pub indexes: IndexSettings,
     /// Holders of keys that tables may name in their encryption: `key-file`, `vault:prod`.
     pub key_sources: BTreeSet<String>,
     /// Limits on statements, as they are at first: [`crate::Executor::guardrails`].
@@ -177,6 +180,7 @@ impl QuerySettings {
             use_statements_enabled: true,
             default_keyspace_rf: 1,
             default_compaction: None,
+            indexes: IndexSettings::default(),
             key_sources: BTreeSet::new(),
             guardrails: Guardrails::default(),
             native_transport_timeout: Duration::from_secs(12),

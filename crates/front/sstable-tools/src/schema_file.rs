@@ -149,6 +149,7 @@ fn apply(
         default_compaction: None,
         drop_compact_storage: true,
         functions: None,
+        indexes: &cql_plan::ddl::IndexSettings::default(),
     };
     let wrong = |e: &dyn std::fmt::Display| format!("{e} in {statement}");
     let outcome = plan.and_then(|plan| plan.outcome(&mut context)).map_err(|e| wrong(&e))?;

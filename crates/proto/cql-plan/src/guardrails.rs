@@ -91,6 +91,7 @@ pub struct Guardrails {
     pub columns_per_table: Threshold,
     pub fields_per_udt: Threshold,
     pub vector_dimensions: Threshold,
+    pub secondary_indexes_per_table: Threshold,
     pub minimum_replication_factor: Threshold,
     pub maximum_replication_factor: Threshold,
     pub page_size: Threshold,
@@ -106,6 +107,7 @@ pub struct Guardrails {
     pub group_by: Feature,
     pub intersect_filtering_query: Feature,
     pub read_before_write_list_operations: Feature,
+    pub secondary_indexes: Feature,
     pub simplestrategy: Feature,
     pub uncompressed_tables: Feature,
     pub vector_type: Feature,
@@ -125,6 +127,7 @@ impl Default for Guardrails {
             columns_per_table: Threshold::OFF,
             fields_per_udt: Threshold::OFF,
             vector_dimensions: Threshold::OFF,
+            secondary_indexes_per_table: Threshold::OFF,
             minimum_replication_factor: Threshold::OFF,
             maximum_replication_factor: Threshold::OFF,
             page_size: Threshold::OFF,
@@ -140,6 +143,7 @@ impl Default for Guardrails {
             group_by: Feature::ON,
             intersect_filtering_query: Feature::WARNED,
             read_before_write_list_operations: Feature::ON,
+            secondary_indexes: Feature::ON,
             simplestrategy: Feature::ON,
             uncompressed_tables: Feature::ON,
             vector_type: Feature::ON,
@@ -514,6 +518,38 @@ impl Watch {
             } else {
                 format!(
                     "Cannot have more than {limit} tables, aborting the creation of table {name}"
+                )
+            }
+        })
+    }
+
+    pub(crate) fn secondary_indexes(&self) -> Checked {
+        let what = "Creating secondary indexes";
+        self.ensure(("secondary_indexes", None), self.rails.secondary_indexes, what)
+    }
+
+    /// Checks the number of indexes that a table will have; `name` is the one that the statement gives.
+    pub(crate) fn secondary_indexes_per_table(
+        &self,
+        name: Option<&str>,
+        table: &str,
+        count: usize,
+    ) -> Checked {
+        let limit = self.rails.secondary_indexes_per_table;
+        let index = match name {
+            Some(name) => format!("{name} on table {table}"),
+            None => format!("on table {table}"),
+        };
+        self.at_most("secondary_indexes_per_table", limit, count, &|warns, limit| {
+            if warns {
+                format!(
+                    "Creating secondary index {index}, current number of indexes {count} exceeds \
+                     warning threshold of {limit}."
+                )
+            } else {
+                format!(
+                    "Tables cannot have more than {limit} secondary indexes, aborting the creation \
+                     of secondary index {index}"
                 )
             }
         })

@@ -204,6 +204,15 @@ fn of_schema_change(plan: &DdlPlan, schema: &Schema) -> Vec<Requirement> {
         StatementKind::DropAggregate(s) => {
             of_drop(plan.keyspace(), &s.name.name.text, s.args.as_deref(), schema)
         }
+        StatementKind::DropIndex(s) => {
+            let found = schema.keyspace(plan.keyspace());
+            let found = found.and_then(|keyspace| keyspace.index(&s.name.name.text));
+            // Without the index there is no table whose permission could be asked for.
+            let on = |table| {
+                Requirement::Permission(Permission::Alter, Resource::table(plan.keyspace(), table))
+            };
+            found.map(|(table, _)| on(&table.name)).into_iter().collect()
+        }
         StatementKind::CopyTable(s) => {
             let source = s.source.keyspace.as_ref().map_or("", |keyspace| &keyspace.text);
             let target = Resource::AllTables(plan.keyspace().to_owned());

@@ -38,6 +38,7 @@ pub fn schema_of(statements: &[&str]) -> Arc<Schema> {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &cql_plan::ddl::IndexSettings::default(),
         };
         let outcome = plan.outcome(&mut cx).unwrap_or_else(|e| panic!("{cql}: {e}"));
         for change in &outcome.changes {

@@ -27,6 +27,7 @@ fn schema_of(statements: &[&str]) -> Schema {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &cql_plan::ddl::IndexSettings { available: true, ..Default::default() },
         });
         for change in outcome.unwrap().changes {
             schema = schema.apply(&change).unwrap();
@@ -132,6 +133,40 @@ fn columns_keep_their_ids_and_an_added_one_gets_one_that_was_never_used() {
     assert!(added.iter().all(|id| id.0 >= was.next_column_id) && added[0] != added[1], "{added:?}");
     assert!(new.next_column_id > added[0].0.max(added[1].0));
     assert_eq!(new.version, was.version + 1);
+}
+
+#[test]
+fn an_index_keeps_its_id_while_definition_and_column_are_the_same() {
+    const INDEXES: [&str; 3] =
+        ["CREATE INDEX i ON ks.a (v)", "CREATE INDEX j ON ks.a (s)", "CREATE INDEX l ON ks.a (c)"];
+    let before = with(&INDEXES);
+    let was = before.table("ks", "a").unwrap();
+    let now = with(&[
+        INDEXES[2],
+        "CREATE INDEX new ON ks.a (s)",
+        "CREATE INDEX i ON ks.a (v) USING 'sai'",
+        "CREATE INDEX j ON ks.a (s) USING 'sai'",
+        "DROP INDEX ks.j",
+        INDEXES[1],
+    ]);
+    let mut is = numbered_anew(&now, "a");
+    let others = |index: &Arc<IndexMetadata>| {
+        Arc::new(IndexMetadata { id: Uuid::from_u128(5), ..IndexMetadata::clone(index) })
+    };
+    is.indexes = is.indexes.iter().map(others).collect();
+    let new = with_ids_of(was, &is);
+    let id = |table: &Table, name: &str| table.index(name).unwrap().id;
+    for name in ["j", "l"] {
+        assert_eq!(id(&new, name), id(was, name), "{name}");
+    }
+    for name in ["new", "i"] {
+        assert_eq!(id(&new, name), schema::index_id(was.id, name, new.version), "{name}");
+    }
+    // The column was dropped and added again.
+    let now = with(&["ALTER TABLE ks.a DROP v", "ALTER TABLE ks.a ADD v text", INDEXES[0]]);
+    let mut is = numbered_anew(&now, "a");
+    is.dropped.values_mut().for_each(|dropped| dropped.dropped_at = TimestampMicros(7));
+    assert_ne!(id(&with_ids_of(was, &is), "i"), id(was, "i"));
 }
 
 #[test]

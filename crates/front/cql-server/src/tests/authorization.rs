@@ -136,6 +136,11 @@ fn taken_back(grants: &[String]) -> Vec<String> {
     grants.iter().rev().map(back).collect()
 }
 
+/// A server that asks for passwords and makes indexes.
+fn with_indexes() -> ServerSettings {
+    changed(guarded(), |query| query.indexes.available = true)
+}
+
 /// Outcomes of all cases, by way, then case, then outcome: the grants.
 type Outcomes = BTreeMap<&'static str, Vec<BTreeMap<String, Vec<String>>>>;
 
@@ -149,7 +154,7 @@ struct Runner {
 
 impl Runner {
     async fn start(rt: &Rt) -> Runner {
-        let server = server_with(rt, guarded()).await;
+        let server = server_with(rt, with_indexes()).await;
         let mut root = login(&server, "root", "secret").await;
         for statement in lines(SETUP) {
             root.must(statement).await;
@@ -246,7 +251,7 @@ impl Runner {
 /// Rights of a role without permissions, of one with SELECT and MODIFY on everything, and of a superuser, for
 /// each system table.
 async fn system_tables(rt: &Rt) -> String {
-    let server = server_with(rt, guarded()).await;
+    let server = server_with(rt, with_indexes()).await;
     let mut root = login(&server, "root", "secret").await;
     for statement in lines(SETUP) {
         root.must(statement).await;

@@ -38,6 +38,7 @@ pub(crate) fn schema() -> Option<Arc<Schema>> {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &cql_plan::ddl::IndexSettings::default(),
         };
         for change in plan.outcome(&mut cx).ok()?.changes {
             schema = schema.apply(&change).ok()?;

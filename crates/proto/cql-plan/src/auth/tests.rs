@@ -64,6 +64,7 @@ impl World {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &crate::ddl::IndexSettings::default(),
         });
         for change in outcome.unwrap().changes {
             let change = Transformation::Schema(Box::new(change));

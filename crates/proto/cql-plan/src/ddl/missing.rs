@@ -1,35 +1,11 @@
-//! Statements about objects that do not exist here: indexes, views, triggers.
+//! Statements about objects that do not exist here: views, triggers.
 //!
 //! Owns: what Cassandra refuses of them anyway, in its words. Never: makes one.
 
-use cql_syntax::ast::{CreateIndex, CreateTrigger, CreateView};
+use cql_syntax::ast::{CreateTrigger, CreateView};
 
 use super::{DdlContext, DdlOutcome, find_keyspace, keyspace_of};
 use crate::error::PlanError;
-use crate::tables::full_name;
-
-/// Checks the table and the columns of an index.
-pub(super) fn create_index(
-    statement: &CreateIndex,
-    keyspace: &str,
-    cx: &DdlContext<'_>,
-) -> Result<(), PlanError> {
-    let keyspace = find_keyspace(cx.schema, keyspace)?;
-    let name = &statement.table.name.text;
-    let Some(table) = keyspace.tables.get(name.as_str()) else {
-        return Err(PlanError::invalid(format!("Table '{name}' doesn't exist")));
-    };
-    for target in &statement.targets {
-        if table.visible_column(&target.column.text).is_none() {
-            return Err(PlanError::invalid(format!(
-                "Undefined column name {} in table {}",
-                target.column.to_cql(),
-                full_name(table)
-            )));
-        }
-    }
-    Ok(())
-}
 
 /// Checks the table that a view is to follow.
 pub(super) fn create_view(

@@ -1,13 +1,13 @@
 //! CREATE, ALTER and DROP of keyspaces, tables and types: statements to schema changes.
 //!
 //! A plan is made from the statement alone; [`DdlPlan::outcome`] validates it against the schema it
-//! will be applied to, so a retry on a newer schema is just another call. Indexes, views and COMPACT
-//! STORAGE are refused by name here.
+//! will be applied to, so a retry on a newer schema is just another call. Views are refused by name here.
 
 mod compact;
 mod copy;
 mod function;
 mod guarded;
+mod index;
 mod keyspace;
 mod mask;
 mod missing;
@@ -15,6 +15,7 @@ mod names;
 mod table;
 mod udt;
 
+pub use index::{INDEXES_AVAILABLE, IndexSettings};
 pub use table::definition as table_definition;
 
 use std::collections::BTreeMap;
@@ -137,6 +138,8 @@ pub struct DdlContext<'a> {
     pub drop_compact_storage: bool,
     /// Users' functions; `None`: they are switched off.
     pub functions: Option<&'a UserFunctions>,
+    /// Settings of CREATE INDEX.
+    pub indexes: &'a IndexSettings,
 }
 
 /// A DDL statement with its keyspace resolved.
@@ -278,12 +281,8 @@ impl DdlPlan {
             StatementKind::CreateType(s) => udt::create(s, &self.keyspace, cx),
             StatementKind::AlterType(s) => udt::alter(s, &self.keyspace, cx),
             StatementKind::DropType(s) => udt::drop(s, &self.keyspace, cx),
+            StatementKind::DropIndex(s) => index::drop(s, &self.keyspace, cx),
             // These objects are not supported, so the one to drop does not exist.
-            StatementKind::DropIndex(s) => {
-                // The quotation mark too many is Cassandra's.
-                let text = format!("Index '{}.{}' doesn't exist'", self.keyspace, s.name.name.text);
-                absent(s.if_exists, text)
-            }
             StatementKind::DropView(s) => absent(
                 s.if_exists,
                 format!("Materialized view '{}.{}' doesn't exist", self.keyspace, s.view.name.text),
@@ -295,10 +294,7 @@ impl DdlPlan {
                     s.name.text, self.keyspace, s.table.name.text
                 ),
             ),
-            StatementKind::CreateIndex(s) => {
-                missing::create_index(s, &self.keyspace, cx)?;
-                Err(PlanError::unsupported(self.statement.name()))
-            }
+            StatementKind::CreateIndex(s) => index::create(s, &self.keyspace, cx),
             StatementKind::CreateView(s) => {
                 missing::create_view(s, &self.keyspace, cx)?;
                 Err(PlanError::unsupported(self.statement.name()))

@@ -120,6 +120,7 @@ mod tests {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &crate::ddl::IndexSettings::default(),
         })?;
         Ok(outcome.changes)
     }

@@ -16,6 +16,7 @@ use stdx::{ColumnId, TableId, TimestampMicros, WallMicros};
 use types::CqlType;
 
 use super::compact;
+use super::index;
 use super::mask::{MaskContext, Masked};
 use super::{
     DdlContext, DdlOutcome, On, SchemaEventKind, SchemaEventTarget, TABLE_CHARS_MAX,
@@ -26,7 +27,7 @@ use crate::options::{self, TableProperties};
 use crate::properties::Properties;
 use crate::raw_type;
 
-fn updated(table: Table) -> DdlOutcome {
+pub(super) fn updated(table: Table) -> DdlOutcome {
     let (keyspace, name) = (table.keyspace.to_string(), table.name.to_string());
     DdlOutcome::one(
         SchemaChange::AlterTable(table),
@@ -752,6 +753,11 @@ fn drop_column(
             column.ty.to_cql_name()
         )));
     }
+    if let Some(indexes) = index::dependent(table, name) {
+        return Err(PlanError::invalid(format!(
+            "Cannot drop column {name} because it has dependent secondary indexes ({indexes})"
+        )));
+    }
     // Cassandra ends in an assertion here: a compact table without its value cannot be.
     if table.compact_form().is_some() && column.kind == ColumnKind::Regular {
         return Err(PlanError::invalid(format!(
@@ -795,6 +801,11 @@ fn rename_column(
         return Err(PlanError::invalid(format!(
             "Cannot rename column {from} to {to} in table '{shown}'; another column with that \
              name already exists"
+        )));
+    }
+    if let Some(indexes) = index::dependent(before, from) {
+        return Err(PlanError::invalid(format!(
+            "Can't rename column {from} because it has dependent secondary indexes ({indexes})"
         )));
     }
     if let Some(column) = table.columns.get_mut(position) {

@@ -212,9 +212,28 @@ fn rows(
         "types" => type_rows(table, keyspace, at),
         "functions" => function_rows(table, keyspace, at),
         "aggregates" => aggregate_rows(table, keyspace, at),
-        // Views, indexes and triggers cannot be made here.
+        "indexes" => index_rows(table, keyspace, at),
+        // Views and triggers cannot be made here.
         _ => Ok(Vec::new()),
     }
+}
+
+fn index_rows(
+    table: &Table,
+    keyspace: &Keyspace,
+    at: TimestampMicros,
+) -> Result<Vec<VirtualRow>, VirtualRowError> {
+    let each = keyspace.tables.values().flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
+    each.map(|(t, i)| {
+        VirtualRowBuilder::at(table, at)
+            .text("keyspace_name", &t.keyspace)
+            .text("table_name", &t.name)
+            .text("index_name", &i.name)
+            .text("kind", i.kind.name())
+            .text_map("options", pairs(&i.options))
+            .finish()
+    })
+    .collect()
 }
 
 /// A table's columns by name, which is the clustering order of `columns`.

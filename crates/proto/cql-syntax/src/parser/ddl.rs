@@ -90,7 +90,12 @@ impl Parser<'_> {
                 Ok(StatementKind::DropType(DropType { if_exists, name }))
             }
             Tok::Index => {
+                let decision = self.at;
                 let name = self.qualified_name("index")?;
+                let ends = matches!(self.kind(), Tok::Eof | Tok::Semicolon);
+                if name.keyspace.is_none() && !ends {
+                    return Err(self.no_viable_from(decision, 0));
+                }
                 Ok(StatementKind::DropIndex(DropIndex { if_exists, name }))
             }
             Tok::Trigger => {
@@ -340,18 +345,34 @@ impl Parser<'_> {
         let custom = self.eat(Tok::Custom);
         self.expect(Tok::Index)?;
         let if_not_exists = self.if_not_exists()?;
-        let name = if self.kind() == Tok::On { None } else { Some(self.index_name()?) };
+        let is_named = self.kind() == Tok::Qmark || self.kind().is_name();
+        let name = if is_named { Some(self.index_name()?) } else { None };
         self.expect(Tok::On)?;
         let table = self.table_name()?;
-        let targets = self.paren_list_or_empty(Self::index_target)?;
+        let targets = self.index_targets()?;
         let class = if self.eat(Tok::Using) { Some(self.string()?) } else { None };
         let properties = if self.eat(Tok::With) { self.properties()? } else { Vec::new() };
         let create = CreateIndex { custom, if_not_exists, name, table, targets, class, properties };
         Ok(StatementKind::CreateIndex(create))
     }
 
+    /// `(…)`, which may be empty: Cassandra's parser expects its end where no target begins.
+    fn index_targets(&mut self) -> Result<Vec<IndexTarget>> {
+        self.expect(Tok::ParenOpen)?;
+        let begins = matches!(self.kind(), Tok::Entries | Tok::Full) || self.is_column_at(0);
+        let targets = if begins { self.comma_list(Self::index_target)? } else { Vec::new() };
+        self.expect(Tok::ParenClose)?;
+        Ok(targets)
+    }
+
     fn index_target(&mut self) -> Result<IndexTarget> {
         let kind = match (self.kind(), self.kind_at(1)) {
+            // Names of columns as well as words before a column.
+            (Tok::Values | Tok::Keys, next)
+                if !matches!(next, Tok::ParenOpen | Tok::ParenClose | Tok::Comma) =>
+            {
+                return Err(self.no_viable_from(self.at, 1));
+            }
             (Tok::Values, Tok::ParenOpen) => IndexTargetKind::Values,
             (Tok::Keys, Tok::ParenOpen) => IndexTargetKind::Keys,
             (Tok::Entries, _) => IndexTargetKind::Entries,

@@ -33,7 +33,9 @@ impl Parser<'_> {
         let decision = self.at;
         let start = self.start();
         let name = self.ident()?;
-        self.expect(Tok::Equal)?;
+        if !self.eat(Tok::Equal) {
+            return Err(self.no_viable_from(decision, 0));
+        }
         let value = match self.kind() {
             Tok::BraceOpen => PropertyValue::Map(self.property_map()?),
             kind if is_constant(kind) => PropertyValue::Literal(self.constant()?),

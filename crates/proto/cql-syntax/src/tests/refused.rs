@@ -47,6 +47,23 @@ pub(super) const EXACT: &[(&str, &str)] = &[
         "line 1:13 no viable alternative at input 'select' (CREATE TABLE [select]...)",
     ),
     ("CREATE INDEX ON foo", "line 0:-1 mismatched input '<EOF>' expecting '('"),
+    ("CREATE INDEX", "line 0:-1 mismatched input '<EOF>' expecting K_ON"),
+    (
+        "CREATE INDEX select ON foo (a)",
+        "line 1:13 mismatched input 'select' expecting K_ON (CREATE INDEX [select]...)",
+    ),
+    (
+        "CREATE INDEX ON ks.t (,i)",
+        "line 1:22 mismatched input ',' expecting ')' (... INDEX ON ks.t ([,]...)",
+    ),
+    (
+        "CREATE INDEX ON ks.t (keys i)",
+        "line 1:27 no viable alternative at input 'i' (... INDEX ON ks.t ([keys] i...)",
+    ),
+    (
+        "DROP INDEX n ON ks.t",
+        "line 1:13 no viable alternative at input 'ON' (DROP INDEX [n] ON...)",
+    ),
     ("CREATE KEYSPACE foo", "line 0:-1 mismatched input '<EOF>' expecting K_WITH"),
     ("ALTER KEYSPACE x", "line 0:-1 mismatched input '<EOF>' expecting K_WITH"),
     (

@@ -36,6 +36,7 @@ impl World {
             default_compaction: None,
             drop_compact_storage: true,
             functions: Some(&self.functions),
+            indexes: &crate::ddl::IndexSettings::default(),
         });
         for change in &outcome.map_err(|e| e.message)?.changes {
             self.schema = self.schema.apply(change).unwrap();

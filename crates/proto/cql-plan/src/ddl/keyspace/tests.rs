@@ -23,6 +23,7 @@ fn run(schema: &Schema, text: &str, moving: &[SocketAddr]) -> Result<DdlOutcome,
         default_compaction: None,
         drop_compact_storage: true,
         functions: None,
+        indexes: &crate::ddl::IndexSettings::default(),
     })
 }
 

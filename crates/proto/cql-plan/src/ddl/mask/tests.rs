@@ -40,6 +40,7 @@ impl World {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &crate::ddl::IndexSettings::default(),
         });
         let changes = outcome.map_err(|e| e.message)?.changes;
         for change in &changes {

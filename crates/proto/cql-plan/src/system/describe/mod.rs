@@ -12,7 +12,7 @@ pub(crate) mod text;
 use std::sync::Arc;
 
 use cql_syntax::ast::{Describe, DescribeTarget, FunctionName, Ident, QualifiedName};
-use schema::{Keyspace, Schema, Table, UserAggregate, UserFunction};
+use schema::{IndexMetadata, Keyspace, Schema, Table, UserAggregate, UserFunction};
 use stdx::{Token, Uuid};
 use types::name::quote_identifier;
 use types::{CqlType, UdtType, wire};
@@ -80,6 +80,7 @@ enum Element<'s> {
     Function(&'s UserFunction),
     Aggregate(&'s UserAggregate),
     Table(&'s Table),
+    Index(&'s Table, &'s IndexMetadata),
 }
 
 impl Element<'_> {
@@ -97,6 +98,7 @@ impl Element<'_> {
             Element::Keyspace(k) => (&k.name, "keyspace", &k.name),
             Element::Type(t) => (&t.keyspace, "type", &t.name),
             Element::Table(t) => (&t.keyspace, "table", &t.name),
+            Element::Index(t, i) => (&t.keyspace, "index", &i.name),
         };
         [quote_identifier(keyspace), kind.to_owned(), quote_identifier(name)]
     }
@@ -108,6 +110,7 @@ impl Element<'_> {
             Element::Function(f) => text::function(f),
             Element::Aggregate(a) => text::aggregate(a),
             Element::Table(t) => text::table(t, with_internals),
+            Element::Index(t, i) => text::index(t, i),
         }
     }
 }
@@ -183,7 +186,7 @@ impl DescribePlan {
                     (true, keyspace_elements(keyspace))
                 }
             }
-            DescribeTarget::Table(name) => (true, vec![table(cx, name)?]),
+            DescribeTarget::Table(name) => (true, table_elements(table(cx, name)?)),
             DescribeTarget::Type(name) => {
                 let keyspace = keyspace(cx, name.keyspace.as_ref())?;
                 let name = name.name.text.as_str();
@@ -193,7 +196,10 @@ impl DescribePlan {
             }
             DescribeTarget::Index(name) => {
                 let keyspace = keyspace(cx, name.keyspace.as_ref())?;
-                return Err(missing("Table for existing index", &name.name.text, keyspace));
+                let name = name.name.text.as_str();
+                let missing = || missing("Table for existing index", name, keyspace);
+                let (table, index) = keyspace.index(name).ok_or_else(missing)?;
+                (true, vec![Element::Index(table, index)])
             }
             DescribeTarget::View(name) => {
                 let keyspace = keyspace(cx, name.keyspace.as_ref())?;
@@ -248,11 +254,11 @@ fn keyspace<'s>(cx: &DescribeContext<'s>, name: Option<&Ident>) -> Result<&'s Ke
     named_keyspace(cx.schema, name)
 }
 
-fn table<'s>(cx: &DescribeContext<'s>, name: &QualifiedName) -> Result<Element<'s>, PlanError> {
+fn table<'s>(cx: &DescribeContext<'s>, name: &QualifiedName) -> Result<&'s Table, PlanError> {
     let keyspace = keyspace(cx, name.keyspace.as_ref())?;
     let name = name.name.text.as_str();
     match keyspace.tables.get(name) {
-        Some(table) => Ok(Element::Table(table)),
+        Some(table) => Ok(table),
         None => Err(PlanError::invalid(format!(
             "Table '{name}' not found in keyspace '{}'",
             keyspace.name
@@ -295,7 +301,7 @@ fn aggregates_of<'s>(keyspace: &'s Keyspace, name: Option<&str>) -> Vec<Element<
     all.into_iter().map(Element::Aggregate).collect()
 }
 
-/// A keyspace, else a table of the session's keyspace (of the keyspace of that name without one).
+/// A keyspace, else a table or an index of the session's keyspace (of the keyspace of that name without one).
 fn generic<'s>(
     cx: &DescribeContext<'s>,
     name: &QualifiedName,
@@ -310,10 +316,24 @@ fn generic<'s>(
         Some(keyspace) => keyspace.text.as_str(),
         None => cx.keyspace.unwrap_or(text),
     };
-    match named_keyspace(cx.schema, keyspace)?.tables.get(text) {
-        Some(table) => Ok(vec![Element::Table(table)]),
-        None => Err(PlanError::invalid(format!("'{text}' not found in keyspace '{keyspace}'"))),
+    let keyspace = named_keyspace(cx.schema, keyspace)?;
+    if let Some(table) = keyspace.tables.get(text) {
+        return Ok(table_elements(table));
     }
+    match keyspace.index(text) {
+        Some((table, index)) => Ok(vec![Element::Index(table, index)]),
+        None => {
+            let name = &keyspace.name;
+            Err(PlanError::invalid(format!("'{text}' not found in keyspace '{name}'")))
+        }
+    }
+}
+
+/// A table and its indexes.
+fn table_elements(table: &Table) -> Vec<Element<'_>> {
+    let indexes = by_name(table.indexes.iter(), |index| &index.name);
+    let indexes = indexes.into_iter().map(|index| Element::Index(table, index));
+    std::iter::once(Element::Table(table)).chain(indexes).collect()
 }
 
 fn tables_of(keyspace: &Keyspace) -> Vec<Element<'_>> {
@@ -321,7 +341,7 @@ fn tables_of(keyspace: &Keyspace) -> Vec<Element<'_>> {
     tables.into_iter().map(Element::Table).collect()
 }
 
-/// The keyspace, its types (each after those it uses), functions, aggregates, tables.
+/// The keyspace, its types (each after those it uses), functions, aggregates, tables with their indexes.
 fn keyspace_elements(keyspace: &Keyspace) -> Vec<Element<'_>> {
     let mut types: Vec<&UdtType> = Vec::new();
     for udt in keyspace.types.values() {
@@ -331,7 +351,8 @@ fn keyspace_elements(keyspace: &Keyspace) -> Vec<Element<'_>> {
     out.extend(types.into_iter().map(Element::Type));
     out.extend(functions_of(keyspace, None));
     out.extend(aggregates_of(keyspace, None));
-    out.extend(tables_of(keyspace));
+    let tables = by_name(keyspace.tables.values(), |t| &t.name);
+    out.extend(tables.into_iter().flat_map(table_elements));
     out
 }
 

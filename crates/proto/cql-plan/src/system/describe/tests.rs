@@ -31,6 +31,7 @@ fn schema() -> Schema {
             default_compaction: None,
             drop_compact_storage: true,
             functions: None,
+            indexes: &crate::ddl::IndexSettings::default(),
         };
         let outcome = plan.outcome(&mut cx).unwrap();
         for change in &outcome.changes {

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use schema::{
-    Column, ColumnKind, ColumnMask, DroppedColumn, Keyspace, Table, TableKind, TableOptions,
-    UserAggregate, UserFunction,
+    Column, ColumnKind, ColumnMask, DroppedColumn, INDEX_CLASS, INDEX_TARGET, IndexKind,
+    IndexMetadata, Keyspace, Table, TableKind, TableOptions, UserAggregate, UserFunction,
 };
 use types::name::quote_identifier as quoted;
 use types::{CqlType, UdtType};
@@ -119,6 +119,33 @@ pub(super) fn aggregate(a: &UserAggregate) -> String {
     }
     if let Some(initial) = &a.initial {
         out.push_str(&format!("\n    INITCOND {}", a.state_type.format_cql_literal(initial)));
+    }
+    out.push(';');
+    out
+}
+
+/// `CREATE INDEX …`. Source: `IndexMetadata.appendCqlTo`.
+pub(super) fn index(table: &Table, index: &IndexMetadata) -> String {
+    let option = |name: &str| index.options.get(name).map_or("", String::as_str);
+    let custom = if index.kind == IndexKind::Custom { "CUSTOM " } else { "" };
+    let mut out = format!(
+        "CREATE {custom}INDEX {} ON {}.{} ({})",
+        quoted(&index.name),
+        quoted(&table.keyspace),
+        quoted(&table.name),
+        option(INDEX_TARGET)
+    );
+    if index.kind == IndexKind::Custom {
+        out.push_str(&format!(" USING {}", literal(option(INDEX_CLASS))));
+        let others = index
+            .options
+            .iter()
+            .filter(|(k, _)| ![INDEX_TARGET, INDEX_CLASS].contains(&k.as_str()));
+        let others: BTreeMap<String, String> =
+            others.map(|(k, v)| (k.clone(), v.clone())).collect();
+        if !others.is_empty() {
+            out.push_str(&format!(" WITH OPTIONS = {}", map(&others)));
+        }
     }
     out.push(';');
     out
