@@ -2,7 +2,7 @@
 //!
 //! Owns: the order of indexed values ([`terms`]), the bytes of `Index+<id>.db` ([`writer`], [`cursor`]) and of
 //! `Rows.db` ([`rows`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
-//! intersections of rows ([`sets`]). Never: IO, clocks, schemas, the choice of an index, the check of a row.
+//! intersections of rows ([`sets`]), the values of a search ([`search`]). Never: IO, clocks, schemas, the choice of an index, the check of a row.
 //!
 //! A row id is the ordinal of a row in its file, static rows included. Row ids of one file ascend in the order of
 //! its primary keys. An index names rows that had a value once; the reader checks each against the merged row.
@@ -13,7 +13,7 @@
 //! visits no block twice, so no bytes make it endless.
 //!
 //! Reading order: [`block`], [`postings`], `leaf`, `node`, [`writer`], [`range`], `walk`, [`cursor`], [`rows`],
-//! [`terms`], [`runs`], [`memtable`], [`sets`]. Bytes: `docs/formats/index.md`.
+//! [`terms`], [`runs`], [`memtable`], [`sets`], [`search`]. Bytes: `docs/formats/index.md`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -44,6 +44,7 @@ pub mod postings;
 pub mod range;
 pub mod rows;
 pub mod runs;
+pub mod search;
 pub mod sets;
 pub mod sources;
 pub mod summary;
@@ -62,6 +63,10 @@ pub use leaf::Counts;
 pub use memtable::{MemtableIndex, MemtableRows};
 pub use range::TermRange;
 pub use rows::{Lookup, RowPlace, RowsReader, RowsSummary, RowsWriter};
+pub use search::{
+    Frontier, IndexPredicate, IndexSearch, MatchedPartition, MatchedRows, Matches, Matching,
+    SearchLimits,
+};
 pub use sets::{Intersection, Need, Predicate, SetStep};
 pub use sources::{Candidate, Fed, RowKey, Scope, Source, Wanted};
 pub use summary::{Footer, IndexSummary};

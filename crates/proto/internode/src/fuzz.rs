@@ -3,6 +3,9 @@
 use crate::filtered::{FilteredAnswer, FilteredRead};
 use crate::frame::{FrameDecoder, FrameEncoder, FrameKind};
 use crate::hello::Handshake;
+use crate::index_search::{
+    decode_index_search, decode_matches, encode_index_search, encode_matches,
+};
 use crate::message::{ForwardAck, Hint, Mutation, MutationForward, Ping};
 use crate::read::ReadRequest;
 use crate::reply::ErrorReply;
@@ -108,6 +111,24 @@ pub fn fuzz_internode_filtered(data: &[u8]) {
     }
 }
 
+/// A search of an index, and its answer, from outside.
+pub fn fuzz_internode_index_search(data: &[u8]) {
+    if let Ok(search) = decode_index_search(data) {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        encode_index_search(&mut first, &search);
+        match decode_index_search(&first) {
+            Ok(again) => encode_index_search(&mut second, &again),
+            Err(error) => stdx::invariant::broken(format_args!("a search comes back: {error}")),
+        }
+        invariant!(first == second, "a search comes back");
+    }
+    if let Ok(matches) = decode_matches(data) {
+        let mut again = Vec::new();
+        encode_matches(&mut again, &matches);
+        invariant!(decode_matches(&again).as_ref() == Ok(&matches), "an answer comes back");
+    }
+}
+
 fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
     let mut again = Vec::new();
     match (kind, Verb::from_number(verb)) {
@@ -157,6 +178,7 @@ fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
         (_, Some(Verb::Read | Verb::RangeRead)) => fuzz_internode_read(bytes),
         (_, Some(Verb::Scan)) => fuzz_internode_scan(bytes),
         (_, Some(Verb::FilteredRead)) => fuzz_internode_filtered(bytes),
+        (_, Some(Verb::IndexSearch)) => fuzz_internode_index_search(bytes),
         _ => {}
     }
 }

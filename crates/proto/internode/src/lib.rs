@@ -35,6 +35,7 @@ pub mod frame;
 pub mod fuzz;
 pub mod hello;
 pub mod identity;
+pub mod index_search;
 pub mod message;
 pub mod read;
 pub mod reply;
@@ -48,6 +49,7 @@ pub use frame::{
 };
 pub use hello::{Features, Handshake, HandshakeError, Hello, HelloAck, Lane, RefusalCode, Refused};
 pub use identity::{Agreement, Identity, Refusal, VersionRange, judge};
+pub use index_search::{decode_index_search, decode_matches, encode_index_search, encode_matches};
 pub use message::{
     ForwardAck, ForwardTarget, Hint, Mutation, MutationFlags, MutationForward, Ping,
 };

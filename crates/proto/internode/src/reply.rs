@@ -56,6 +56,9 @@ pub enum ErrorReply {
     /// Something failed that must not.
     #[error("the peer failed: {0}")]
     Internal(String),
+    /// The peer does not know the index, or has not built it yet.
+    #[error("the index {0} is not available on the peer")]
+    IndexNotAvailable(Uuid),
     /// An error of a later version.
     #[error("the peer answered with the unknown error {0}")]
     Other(u16),
@@ -77,6 +80,7 @@ impl ErrorReply {
             ErrorReply::Timeout => 10,
             ErrorReply::UnknownVerb(_) => 11,
             ErrorReply::Internal(_) => 12,
+            ErrorReply::IndexNotAvailable(_) => 13,
             ErrorReply::Other(code) => *code,
         }
     }
@@ -86,6 +90,7 @@ impl ErrorReply {
         out.put_u16(self.code());
         match self {
             ErrorReply::UnknownTable(table) => out.put_bytes(table.0.as_bytes()),
+            ErrorReply::IndexNotAvailable(index) => out.put_bytes(index.as_bytes()),
             ErrorReply::EpochTooOld { needed: Epoch(epoch) }
             | ErrorReply::EpochTooNew { known: Epoch(epoch) } => out.put_u64(*epoch),
             ErrorReply::TombstoneOverwhelming { scanned } => out.put_u64(*scanned),
@@ -121,6 +126,7 @@ impl ErrorReply {
             10 => ErrorReply::Timeout,
             11 => ErrorReply::UnknownVerb(reader.u16()?),
             12 => ErrorReply::Internal(reader.utf8_u16()?.to_owned()),
+            13 => ErrorReply::IndexNotAvailable(Uuid::from_bytes(reader.array()?)),
             other => ErrorReply::Other(other),
         })
     }

@@ -69,6 +69,8 @@ verbs! {
     Scan = 0x0303;
     /// Read of a range of partitions whose filter passes little ([`crate::FilteredRead`]).
     FilteredRead = 0x0304;
+    /// Keys of the rows of a range that satisfy predicates of indexes ([`crate::encode_index_search`]).
+    IndexSearch = 0x0305;
     /// Paxos: promise a ballot, and read.
     PaxosPrepare = 0x0401;
     /// Paxos: accept a value.

@@ -16,7 +16,7 @@
 //! later reads of the level show it too.
 //!
 //! Reading order: [`types`], [`plan`], [`write`], [`batchlog`], [`batch`], [`speculation`],
-//! [`read`], [`range`], [`reconcile`]; [`window`] is about one replica and all writes to it.
+//! [`read`], [`range`], [`search`], [`reconcile`]; [`window`] is about one replica and all writes to it.
 
 pub mod batch;
 pub mod batchlog;
@@ -26,6 +26,7 @@ pub mod plan;
 pub mod range;
 pub mod read;
 pub mod reconcile;
+pub mod search;
 pub mod speculation;
 #[cfg(test)]
 mod tests;
@@ -41,6 +42,7 @@ pub use read::{
     PageFacts, ReadConfig, ReadInput, ReadOutcome, ReadOutput, ReadRepair, ReadRequest,
 };
 pub use reconcile::{ReconcileCommand, Reconciled, reconcile};
+pub use search::{SearchConfig, SearchInput, SearchOutput, SearchRequest};
 pub use speculation::{SpeculationError, SpeculativeRetry, Threshold};
 pub use types::{Outputs, ReplicaError, RequestError, Target, TargetSet, WriteType};
 pub use window::{ReplicaWindow, Room, WindowSettings};

@@ -34,6 +34,7 @@ pub fn of_reply(reply: &ErrorReply) -> ReplicaError {
         ErrorReply::DiskFull => ReplicaError::DiskFull,
         ErrorReply::Corrupt => ReplicaError::Corrupt,
         ErrorReply::Invalid(_) => ReplicaError::Refused,
+        ErrorReply::IndexNotAvailable(_) => ReplicaError::IndexNotAvailable,
         ErrorReply::Internal(_) => ReplicaError::Failed,
         ErrorReply::UnknownVerb(_) | ErrorReply::Other(_) => ReplicaError::Unknown,
     }

@@ -72,6 +72,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
         ("timeout", error(ErrorReply::Timeout)),
         ("unknown-verb", error(ErrorReply::UnknownVerb(0x7f01))),
         ("internal", error(ErrorReply::Internal("a bug".to_owned()))),
+        ("index-not-available", error(ErrorReply::IndexNotAvailable(table().0))),
     ]
 }
 

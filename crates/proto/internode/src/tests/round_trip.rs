@@ -213,6 +213,7 @@ proptest! {
             10 => ErrorReply::Timeout,
             11 => ErrorReply::UnknownVerb(number as u16),
             12 => ErrorReply::Internal(text),
+            13 => ErrorReply::IndexNotAvailable(table().0),
             other => ErrorReply::Other(other),
         };
         prop_assert_eq!(error.code(), code);
@@ -255,6 +256,7 @@ fn run_all(data: &[u8]) {
     fuzz::fuzz_internode_read(data);
     fuzz::fuzz_internode_scan(data);
     fuzz::fuzz_internode_filtered(data);
+    fuzz::fuzz_internode_index_search(data);
 }
 
 /// The comparator of a table with one `int` clustering column.

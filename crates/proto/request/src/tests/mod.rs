@@ -6,6 +6,7 @@ mod ranges;
 mod read_simulation;
 mod reads;
 mod reconciling;
+mod searches;
 mod speculating;
 mod world;
 mod writes;
