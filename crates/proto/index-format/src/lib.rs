@@ -2,7 +2,7 @@
 //!
 //! Owns: the order of indexed values ([`terms`]), the bytes of `Index+<id>.db` ([`writer`], [`cursor`]) and of
 //! `Rows.db` ([`rows`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
-//! intersections of rows ([`sets`]). Never: IO, clocks, schemas, the choice of an index, the check of a row.
+//! intersections of rows ([`sets`]). Never: IO, clocks, the choice of an index, the check of a row.
 //!
 //! A row id is the ordinal of a row in its file, static rows included. Row ids of one file ascend in the order of
 //! its primary keys. An index names rows that had a value once; the reader checks each against the merged row.
@@ -13,7 +13,7 @@
 //! visits no block twice, so no bytes make it endless.
 //!
 //! Reading order: [`block`], [`postings`], `leaf`, `node`, [`writer`], [`range`], `walk`, [`cursor`], [`rows`],
-//! [`terms`], [`runs`], [`memtable`], [`sets`]. Bytes: `docs/formats/index.md`.
+//! [`terms`], [`indexed`], [`runs`], [`memtable`], [`sets`]. Bytes: `docs/formats/index.md`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -37,6 +37,7 @@ pub mod cursor;
 mod error;
 pub mod fuzz;
 mod id_set;
+pub mod indexed;
 mod leaf;
 pub mod memtable;
 mod node;
@@ -58,6 +59,7 @@ pub mod writer;
 pub use block::{Block, BlockKind, BlockRef};
 pub use cursor::{IndexCursor, Step};
 pub use error::IndexError;
+pub use indexed::{IndexedPart, IndexedRow, TableIndex, TableIndexes};
 pub use leaf::Counts;
 pub use memtable::{MemtableIndex, MemtableRows};
 pub use range::TermRange;
