@@ -201,12 +201,7 @@ pub(crate) async fn read_block(file: &ComponentFile, path: &str, at: BlockRef) -
     Block::open(at, bytes).map_err(|error| of_index(path, at.offset, &error))
 }
 
-async fn read_exact(
-    file: &ComponentFile,
-    path: &str,
-    offset: u64,
-    length: usize,
-) -> Result<Bytes> {
+async fn read_exact(file: &ComponentFile, path: &str, offset: u64, length: usize) -> Result<Bytes> {
     let (mut buf, read) = file.read_at(Buf::new(), offset, length).await;
     if read? < length {
         let what = format!("{length} bytes expected, the file is shorter");

@@ -212,11 +212,7 @@ impl SstableReader {
     ///
     /// # Errors
     /// `Missing`, `Corrupt` naming its file and the offset; `Io`.
-    pub async fn load_index_block(
-        &self,
-        component: IndexComponent,
-        at: BlockRef,
-    ) -> Result<Block> {
+    pub async fn load_index_block(&self, component: IndexComponent, at: BlockRef) -> Result<Block> {
         let name = component.name();
         let path = self.meta.file(Component::Attached(name));
         match self.attached.iter().find(|(found, _)| *found == name) {

@@ -41,7 +41,8 @@ use sst_format::row_write::{
 };
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
-    BloomFilter, Component, Descriptor, EncodingStats, FilterBuilder, FormatError, StatsCollector, Version, WriteSchema,
+    BloomFilter, Component, Descriptor, EncodingStats, FilterBuilder, FormatError, StatsCollector,
+    Version, WriteSchema,
 };
 use stdx::{IoError, IoErrorKind, Token, Uuid};
 
@@ -51,8 +52,8 @@ use crate::meta::{index_component, table_of_directory};
 use crate::set_files::SetFiles;
 use crate::{Result, SstableError};
 
-use attached::Attachments;
 pub use attached::AttachedWriter;
+use attached::Attachments;
 pub use indexing::Indexing;
 use indexing::{IndexBuild, PlacedRow};
 pub use large::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow};

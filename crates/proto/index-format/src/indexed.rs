@@ -85,32 +85,35 @@ pub struct TableIndexes {
     is_composite: bool,
 }
 
-fn compile(table: &Table, index: &IndexMetadata) -> Option<TableIndex> {
-    let column = table.column(&index.target.column)?;
-    let target = match index.target.part {
-        TargetPart::Simple | TargetPart::Full => Target::Whole,
-        TargetPart::Values => Target::Values,
-        TargetPart::Keys => Target::Keys,
-        TargetPart::Entries => Target::Entries,
-    };
-    let is = |option: &str, text: &str| {
-        index.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case(text))
-    };
-    let text = TextOptions {
-        ignores_case: is("case_sensitive", "false"),
-        normalizes: is("normalize", "true"),
-        folds_to_ascii: is("ascii", "true"),
-    };
-    let encoder = TermEncoder::new(&column.ty, target, text).ok()?;
-    let part = IndexedPart::of_column(column);
-    Some(TableIndex { id: index.id, name: index.name.clone(), part, encoder })
+impl TableIndex {
+    /// Compiles an index of a table. `None`: the table has no such column, or its type has no terms.
+    pub fn of(table: &Table, index: &IndexMetadata) -> Option<TableIndex> {
+        let column = table.column(&index.target.column)?;
+        let target = match index.target.part {
+            TargetPart::Simple | TargetPart::Full => Target::Whole,
+            TargetPart::Values => Target::Values,
+            TargetPart::Keys => Target::Keys,
+            TargetPart::Entries => Target::Entries,
+        };
+        let is = |option: &str, text: &str| {
+            index.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case(text))
+        };
+        let text = TextOptions {
+            ignores_case: is("case_sensitive", "false"),
+            normalizes: is("normalize", "true"),
+            folds_to_ascii: is("ascii", "true"),
+        };
+        let encoder = TermEncoder::new(&column.ty, target, text).ok()?;
+        let part = IndexedPart::of_column(column);
+        Some(TableIndex { id: index.id, name: index.name.clone(), part, encoder })
+    }
 }
 
 impl TableIndexes {
     /// Compiles the indexes of a table. An index whose column has no terms is left out. `None`: there is none.
     pub fn of_table(table: &Table) -> Option<TableIndexes> {
         let indexes: Vec<TableIndex> =
-            table.indexes.iter().filter_map(|index| compile(table, index)).collect();
+            table.indexes.iter().filter_map(|index| TableIndex::of(table, index)).collect();
         if indexes.is_empty() {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Attached secondary indexes as pure encoders, decoders and cursors: terms, components, sets of rows.
 //!
 //! Owns: the order of indexed values ([`terms`]), the bytes of `Index+<id>.db` ([`writer`], [`cursor`]) and of
-//! `Rows.db` ([`rows`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
+//! `Index+Rows.db` ([`rows`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
 //! intersections of rows ([`sets`]). Never: IO, clocks, the choice of an index, the check of a row.
 //!
 //! A row id is the ordinal of a row in its file, static rows included. Row ids of one file ascend in the order of

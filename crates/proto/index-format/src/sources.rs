@@ -120,7 +120,7 @@ pub(crate) fn compare(a: &Candidate, b: &Candidate, scope: Scope) -> Compared {
 pub enum Wanted {
     /// A block of `Index+<id>.db`.
     IndexBlock(BlockRef),
-    /// A block of `Rows.db`.
+    /// A block of `Index+Rows.db`.
     RowsBlock(BlockRef),
     /// The key of the row at this place.
     Key(RowPlace),
@@ -131,7 +131,7 @@ pub enum Wanted {
 pub enum Fed {
     /// A block of `Index+<id>.db`.
     IndexBlock(Block),
-    /// A block of `Rows.db`.
+    /// A block of `Index+Rows.db`.
     RowsBlock(Block),
     /// A key.
     Key(Arc<RowKey>),

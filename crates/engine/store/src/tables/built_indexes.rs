@@ -97,9 +97,8 @@ impl TableState {
         let is_free = |file: &&Rc<TableFile>| {
             !claimed.contains(&file.generation) && !self.is_damaged(file.generation)
         };
-        let lacks = |file: &&Rc<TableFile>| {
-            version.index_ids().any(|id| file.reader.index(id).is_none())
-        };
+        let lacks =
+            |file: &&Rc<TableFile>| version.index_ids().any(|id| file.reader.index(id).is_none());
         view.files.iter().filter(is_free).find(lacks).cloned()
     }
 }
@@ -117,9 +116,6 @@ impl Tables {
         }
         let view = table.view();
         let with = view.files.iter().filter(|file| file.reader.index(index).is_some());
-        Some(IndexState::Building {
-            done: with.count() as u64,
-            total: view.files.len() as u64,
-        })
+        Some(IndexState::Building { done: with.count() as u64, total: view.files.len() as u64 })
     }
 }

@@ -17,8 +17,8 @@ use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, Token
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use crate::memtable::Memtable;
-use crate::tables::cached_rows::CachedRows;
 use crate::tables::built_indexes::BuiltIndexes;
+use crate::tables::cached_rows::CachedRows;
 use crate::tables::damage::{Damage, FailedCopies, VerifiedTimes};
 use crate::tables::large_files::LargeFiles;
 use crate::tables::read_stats::ReadStats;

@@ -15,7 +15,9 @@ use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, RowRef, 
 use index_format::TableIndexes;
 use sst_format::header::EncodingStats;
 use sst_format::{PackedRow, RowCopier};
-use sstable::{CopiedRows, CopyUntil, Indexing, SstableReader, SstableWriter, WriterOptions, Written};
+use sstable::{
+    CopiedRows, CopyUntil, Indexing, SstableReader, SstableWriter, WriterOptions, Written,
+};
 use stdx::{Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::env::failure::StoreFailure;
