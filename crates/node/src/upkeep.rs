@@ -43,6 +43,12 @@ pub(crate) fn log_damage(store: &Store) {
         DamageEvent::Released { path } => {
             tracing::warn!(%path, "damaged file removed: other files replace it");
         }
+        DamageEvent::Index { error } => {
+            tracing::warn!(
+                %error,
+                "component of an index is damaged: rows of its file are read without the index until it is rewritten"
+            );
+        }
         DamageEvent::Failed { path, error } => {
             tracing::error!(
                 %path,

@@ -12,7 +12,7 @@
 //! was compared. INV-sstable-2: TOC.txt gets its name last; until then, and from the beginning of a
 //! removal, the file set carries a mark ([`file_set`]).
 //!
-//! Reading order: [`meta`], [`block`], [`cursor`], [`set_files`], [`reader`], [`writer`], [`file_set`],
+//! Reading order: [`meta`], [`block`], [`cursor`], [`set_files`], [`indexes`], [`reader`], [`writer`], [`file_set`],
 //! [`repair_state`], [`unreadable`], [`offline`].
 
 mod attached;
@@ -21,6 +21,7 @@ mod covered;
 pub mod cursor;
 pub mod file_set;
 mod header_table;
+pub mod indexes;
 pub mod meta;
 pub mod offline;
 pub mod reader;
@@ -38,6 +39,7 @@ pub use attached::Attached;
 pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, Follows, Lookahead, SstableCursor, TokenFilter};
 pub use file_set::{SetState, list_sstables, rebuild_toc, remove_sstable};
+pub use indexes::{IndexComponent, OpenIndex};
 pub use meta::{BlockFile, Components, SstableMeta};
 pub use reader::SstableReader;
 pub use sequential::{ReadAhead, SEQUENTIAL_BYTES, SequentialReader};
@@ -48,7 +50,7 @@ pub use sst_format::{
 };
 pub use unreadable::open_unreadable;
 pub use writer::{
-    AttachedWriter, CopiedRows, CopyUntil, LARGE_MAX, LargeCell, LargeData, LargeLimits,
+    AttachedWriter, CopiedRows, CopyUntil, Indexing, LARGE_MAX, LargeCell, LargeData, LargeLimits,
     LargePartition, LargeRow, SstableWriter, WHOLE_MAX, WriteCompression, WriterOptions, Written,
 };
 

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use codec::KeyHash;
 use data::Slices;
 use data::command::KeyRange;
+use index_format::{Block, BlockRef};
 use rt::{Buf, Fs};
 use schema::Table;
 use sst_format::checksums::{CHECKSUM_BLOCK, Checksums};
 use sst_format::component::{attached_in_toc, decode_toc};
 use sst_format::partitions::FOOTER_BYTES_MAX;
 use sst_format::{AttachedName, Component, Descriptor};
-use stdx::{IoErrorKind, Token};
+use stdx::{IoErrorKind, Token, Uuid};
 
 use crate::attached::Attached;
 use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
+use crate::indexes::{IndexComponent, OpenIndex, OpenIndexes, read_block};
 use crate::meta::{BlockFile, Components, Purpose, SstableMeta, index_component};
 use crate::sequential::{ReadAhead, SequentialReader};
 use crate::set_files::{ComponentFile, SetFiles};
@@ -35,6 +37,7 @@ pub struct SstableReader {
     rows: Option<ComponentFile>,
     /// See [`Attached::existing`].
     attached: Rc<[(AttachedName, ComponentFile)]>,
+    indexes: Option<Rc<OpenIndexes>>,
 }
 
 impl SstableReader {
@@ -79,7 +82,9 @@ impl SstableReader {
         let loaded = Loaded::load(&files, descriptor).await?;
         let Loaded { components, data, index, rows, attached } = loaded;
         let meta = SstableMeta::open_for(purpose, directory, descriptor, table, &components)?;
-        Ok(SstableReader { meta: Rc::new(meta), data, index, rows, attached: attached.into() })
+        let indexes = OpenIndexes::open(&meta, &attached).await;
+        let (meta, attached) = (Rc::new(meta), attached.into());
+        Ok(SstableReader { meta, data, index, rows, attached, indexes })
     }
 
     /// Builds a reader from files that an offline tool opened separately.
@@ -89,7 +94,8 @@ impl SstableReader {
         index: ComponentFile,
         rows: Option<ComponentFile>,
     ) -> SstableReader {
-        SstableReader { meta: Rc::new(meta), data, index, rows, attached: Rc::default() }
+        let (meta, attached) = (Rc::new(meta), Rc::default());
+        SstableReader { meta, data, index, rows, attached, indexes: None }
     }
 
     /// The decoded components.
@@ -194,6 +200,36 @@ impl SstableReader {
         let verified = sums.verify_block(index, buf.as_slice());
         verified.map_err(|error| SstableError::of_format(&file, 0, &error))?;
         Ok(buf)
+    }
+
+    /// The index of that id in this file. `None`: the file was written without it, or its components are lost or
+    /// damaged; its rows are then to be read as if there was no index.
+    pub fn index(&self, id: Uuid) -> Option<OpenIndex> {
+        self.indexes.as_ref()?.get(id)
+    }
+
+    /// Reads and verifies a block of a component of an index.
+    ///
+    /// # Errors
+    /// `Missing`, `Corrupt` naming its file and the offset; `Io`.
+    pub async fn load_index_block(&self, component: IndexComponent, at: BlockRef) -> Result<Block> {
+        let name = component.name();
+        let path = self.meta.file(Component::Attached(name));
+        match self.attached.iter().find(|(found, _)| *found == name) {
+            Some((_, file)) => read_block(file, &path, at).await,
+            None => Err(SstableError::Missing { file: path }),
+        }
+    }
+
+    /// Stops using a component of an index that turned out damaged, in all clones of this reader. False: it was not
+    /// used any more.
+    pub fn mark_index_damaged(&self, component: IndexComponent, error: &SstableError) -> bool {
+        self.indexes.as_ref().is_some_and(|indexes| indexes.mark_damaged(component, error))
+    }
+
+    /// Errors of components of indexes that are not used because of them.
+    pub fn damaged_indexes(&self) -> Vec<SstableError> {
+        self.indexes.as_ref().map_or(Vec::new(), |indexes| indexes.damaged())
     }
 
     pub(crate) fn no_block(&self, block: u64) -> SstableError {

@@ -14,6 +14,7 @@
 mod attached;
 mod check;
 mod finish;
+mod indexing;
 mod large;
 mod options;
 mod output;
@@ -40,8 +41,8 @@ use sst_format::row_write::{
 };
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
-    AttachedKind, BloomFilter, Component, ComponentChecksum, Descriptor, EncodingStats,
-    FilterBuilder, FormatError, StatsCollector, Version, WriteSchema,
+    BloomFilter, Component, Descriptor, EncodingStats, FilterBuilder, FormatError, StatsCollector,
+    Version, WriteSchema,
 };
 use stdx::{IoError, IoErrorKind, Token, Uuid};
 
@@ -52,6 +53,9 @@ use crate::set_files::SetFiles;
 use crate::{Result, SstableError};
 
 pub use attached::AttachedWriter;
+use attached::Attachments;
+pub use indexing::Indexing;
+use indexing::{IndexBuild, PlacedRow};
 pub use large::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow};
 pub use options::{WriteCompression, WriterOptions};
 use output::Output;
@@ -148,9 +152,8 @@ pub struct SstableWriter {
     in_partition: bool,
     unsettled: Unsettled,
     large: LargeData,
-    /// Checksums of attached components, by order of beginning; `None` until it is finished.
-    attached: Vec<(AttachedKind, Option<ComponentChecksum>)>,
-    /// Rows of more bytes are checked for large data.
+    attached: Attachments,
+    /// Rows of more bytes are noted: checked for large data, and indexed. 0: all rows, so that none is copied verbatim.
     large_row: u64,
 }
 
@@ -167,23 +170,8 @@ impl SstableWriter {
     ) -> Result<SstableWriter> {
         let version = options.version;
         let descriptor = Descriptor::new(version, options.generation);
-        if !WriterOptions::VERSIONS.contains(&version) {
-            return Err(SstableError::Unsupported {
-                file: format!("{directory}/{}", descriptor.file_name(Component::Data)),
-                what: format!("version {version} is read, not written"),
-            });
-        }
         let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
-        // Before the mark: a generation that is taken must not look unfinished.
-        if fs.exists(&path(Component::Data)).await? {
-            let error = IoError {
-                kind: IoErrorKind::AlreadyExists,
-                operation: "open",
-                path: path(Component::Data),
-                detail: "a file set of this generation exists".to_owned(),
-            };
-            return Err(error.into());
-        }
+        check_new(fs, &path(Component::Data), version).await?;
         mark_unfinished(fs, directory, descriptor).await?;
         let files = SetFiles::create(fs, directory, descriptor, &options.sealing).await?;
         let data = Output::create(&files, Component::Data, options.direct).await?;
@@ -221,7 +209,7 @@ impl SstableWriter {
             EncodingStats::NONE.min_timestamp,
         )
         .finish();
-        Ok(SstableWriter {
+        let mut writer = SstableWriter {
             files,
             directory: directory.to_owned(),
             descriptor,
@@ -258,10 +246,16 @@ impl SstableWriter {
             in_partition: false,
             unsettled: Unsettled::default(),
             large: LargeData::default(),
-            attached: Vec::new(),
+            attached: Attachments::default(),
             large_row: options.large.row_least(),
             options,
-        })
+        };
+        if let Some(indexing) = writer.options.indexing.clone() {
+            let build = IndexBuild::begin(&mut writer, &indexing).await?;
+            writer.attached.indexes = Some(Box::new(build));
+            writer.large_row = 0;
+        }
+        Ok(writer)
     }
 
     fn file(&self, component: Component) -> String {
@@ -307,6 +301,9 @@ impl SstableWriter {
         self.data.write_full().await?;
         if let Some(tries) = &mut self.tries {
             tries.rows.write_full().await?;
+        }
+        if let Some(indexes) = &mut self.attached.indexes {
+            indexes.write_full(&self.files).await?;
         }
         self.index.write_full().await
     }
@@ -403,7 +400,7 @@ impl SstableWriter {
         if self.schema.has_static() {
             let at = self.offset();
             self.encode_row(RowKind::Static, row, 0)?;
-            self.note_large_row(None, row, at);
+            self.note_row(None, row, at)?;
             self.cut_chunks()?;
         }
         self.partition.header_length = Some(self.offset());
@@ -448,7 +445,7 @@ impl SstableWriter {
         let at = self.offset();
         let tombstones = self.stats.tombstones_in_partition();
         self.encode_row(RowKind::Regular(clustering), row, at - self.partition.previous)?;
-        self.note_large_row(Some(clustering), row, at);
+        self.note_row(Some(clustering), row, at)?;
         if self.stats.tombstones_in_partition() != tombstones
             && !row.has_live_data(self.options.large.now)
         {
@@ -457,13 +454,39 @@ impl SstableWriter {
         self.placed(PrefixKind::Clustering, clustering, at)
     }
 
-    /// Finds large data in a row that was encoded from a position on.
+    /// Finds large data in a row that was encoded from a position on, and indexes it.
     #[inline]
-    fn note_large_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) {
+    fn note_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) -> Result<()> {
         let bytes = self.offset() - at;
         if bytes > self.large_row {
-            let key = self.partition.key.as_slice();
+            return self.note_large_row(clustering, row, at, bytes);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn note_large_row(
+        &mut self,
+        clustering: Option<&[u8]>,
+        row: RowRef<'_>,
+        at: u64,
+        bytes: u64,
+    ) -> Result<()> {
+        let p = &self.partition;
+        let key = p.key.as_slice();
+        if bytes > self.options.large.row_least() {
             self.large.row(&self.options.large, key, clustering, row, bytes);
+        }
+        let Some(indexes) = &mut self.attached.indexes else { return Ok(()) };
+        let token = p.hash.map_or_else(|| codec::token_of(key), |hash| hash.token);
+        let offset = p.start + at;
+        let placed = PlacedRow { token, partition: p.start, offset, key, clustering, row };
+        match indexes.row(&placed) {
+            Ok(is_full) => {
+                self.data.urge_if(is_full);
+                Ok(())
+            }
+            Err(error) => Err(indexing::refused(self.file(Component::Data), &error)),
         }
     }
 
@@ -655,4 +678,25 @@ impl SstableWriter {
         self.data_length += length as u64;
         Ok(())
     }
+}
+
+/// Refuses a version that is not written, and a generation that is taken: it must not get the mark of an unfinished
+/// set.
+async fn check_new(fs: &Fs, data: &str, version: Version) -> Result<()> {
+    if !WriterOptions::VERSIONS.contains(&version) {
+        return Err(SstableError::Unsupported {
+            file: data.to_owned(),
+            what: format!("version {version} is read, not written"),
+        });
+    }
+    if fs.exists(data).await? {
+        let error = IoError {
+            kind: IoErrorKind::AlreadyExists,
+            operation: "open",
+            path: data.to_owned(),
+            detail: "a file set of this generation exists".to_owned(),
+        };
+        return Err(error.into());
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::damage::background_verify;
 use crate::files::table_files::{Transaction, decode_record, encode_record};
-use crate::files::{marks, scan_list};
+use crate::files::{index_marks, marks, scan_list};
 use crate::tables::damage::Damage;
 
 /// Records of a compaction and of an ingest.
@@ -37,6 +37,12 @@ pub fn fuzz_mark(data: &[u8]) {
         let again = again.ok().and_then(|body| scan_list::of_lines(&body));
         stdx::invariant!(again.as_ref() == Some(&looked), "a list comes back");
     }
+    let built = marks::body_of(marks::INDEXED, data);
+    if let Some(built) = built.ok().and_then(|body| index_marks::of_lines(&body)) {
+        let again = marks::body_of(marks::INDEXED, &index_marks::encode(&built));
+        let again = again.ok().and_then(|body| index_marks::of_lines(&body));
+        stdx::invariant!(again.as_ref() == Some(&built), "a list of indexes comes back");
+    }
 }
 
 #[cfg(test)]
@@ -54,15 +60,17 @@ mod tests {
             damage.encode(2),
             marks::VERIFIED.encode(b"3 5\n9 -1\n"),
             marks::LOOKED.encode(b"looked 3\nwaits 4\n"),
+            marks::INDEXED.encode(b"built 00000000-0000-0000-0000-000000000010\n"),
             earlier("helenus-damaged 1\nshards 2\nfound 5\nreason x\n"),
             earlier("helenus-verified 1\n3 5\n"),
             earlier("helenus-looked 1\nlooked 3\n"),
         ];
         testkit::mutate(corpus, fuzz_mark);
         // Bodies whose checksum is right.
-        let bodies = ["shards 2\nfound 5\nsalvaged 3\nreason x\n", "3 5\n", "waits 3\n"];
+        let built = "built 00000000-0000-0000-0000-000000000010\n";
+        let bodies = ["shards 2\nfound 5\nsalvaged 3\nreason x\n", "3 5\n", "waits 3\n", built];
         testkit::Mutations::of(bodies).letters(b"0123456789- \n").run(|body| {
-            for form in [marks::DAMAGED, marks::VERIFIED, marks::LOOKED] {
+            for form in [marks::DAMAGED, marks::VERIFIED, marks::LOOKED, marks::INDEXED] {
                 fuzz_mark(&form.encode(body));
             }
         });

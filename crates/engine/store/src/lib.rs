@@ -98,6 +98,7 @@ pub use sst_format::attached::ATTACHED_MAX;
 pub use sstable::offline::ScrubOptions;
 pub use sstable::{AttachedName, Component, Descriptor, TokenFilter, Version};
 pub use store::Store;
+pub use tables::built_indexes::IndexState;
 pub use tables::estimates::RangeEstimate;
 pub use tables::large_files::{
     CellFacts, LargeEvent, LargeFile, PartitionFacts, RowFacts, SstableName,

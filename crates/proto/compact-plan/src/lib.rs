@@ -231,6 +231,8 @@ pub enum Reason {
     Cleanup,
     /// A file that is rewritten unchanged, in the current version of the format.
     Upgrade,
+    /// A file that lacks an index, rewritten with it.
+    IndexBuild,
     /// A file that is rewritten unchanged, into the data directory where it belongs.
     Relocation,
     /// A file that is partly in an incremental repair.
@@ -277,6 +279,7 @@ impl core::fmt::Display for Reason {
             Reason::UserDefined => f.write_str("user-defined compaction"),
             Reason::Cleanup => f.write_str("cleanup"),
             Reason::Upgrade => f.write_str("upgrade"),
+            Reason::IndexBuild => f.write_str("index build"),
             Reason::Relocation => f.write_str("relocation"),
             Reason::Anticompaction => f.write_str("anticompaction"),
             Reason::Garbage(_) => f.write_str("garbage collection"),

@@ -117,7 +117,7 @@ pub fn fuzz_index_terms(data: &[u8]) {
     let _ = read_terms(&Bytes::copy_from_slice(data));
 }
 
-/// A `Rows.db`, its checksums set right.
+/// A `Index+Rows.db`, its checksums set right.
 pub fn fuzz_index_rows(data: &[u8]) {
     let _ = read_rows(&Bytes::copy_from_slice(data));
 }

@@ -1,8 +1,9 @@
 //! Attached secondary indexes as pure encoders, decoders and cursors: terms, components, sets of rows.
 //!
 //! Owns: the order of indexed values ([`terms`]), the bytes of `Index+<id>.db` ([`writer`], [`cursor`]) and of
-//! `Rows.db` ([`rows`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
-//! intersections of rows ([`sets`]), the values of a search ([`search`]). Never: IO, clocks, schemas, the choice of an index, the check of a row.
+//! `Index+Rows.db` ([`rows`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
+//! intersections of rows ([`sets`]), the values of a search ([`search`]). Never: IO, clocks, the choice of an index, the
+//! check of a row.
 //!
 //! A row id is the ordinal of a row in its file, static rows included. Row ids of one file ascend in the order of
 //! its primary keys. An index names rows that had a value once; the reader checks each against the merged row.
@@ -13,7 +14,7 @@
 //! visits no block twice, so no bytes make it endless.
 //!
 //! Reading order: [`block`], [`postings`], `leaf`, `node`, [`writer`], [`range`], `walk`, [`cursor`], [`rows`],
-//! [`terms`], [`runs`], [`memtable`], [`sets`], [`search`]. Bytes: `docs/formats/index.md`.
+//! [`terms`], [`indexed`], [`runs`], [`memtable`], [`sets`], [`search`]. Bytes: `docs/formats/index.md`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -37,6 +38,7 @@ pub mod cursor;
 mod error;
 pub mod fuzz;
 mod id_set;
+pub mod indexed;
 mod leaf;
 pub mod memtable;
 mod node;
@@ -59,6 +61,7 @@ pub mod writer;
 pub use block::{Block, BlockKind, BlockRef};
 pub use cursor::{IndexCursor, Step};
 pub use error::IndexError;
+pub use indexed::{IndexedPart, IndexedRow, TableIndex, TableIndexes};
 pub use leaf::Counts;
 pub use memtable::{MemtableIndex, MemtableRows};
 pub use range::TermRange;

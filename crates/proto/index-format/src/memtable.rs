@@ -94,6 +94,11 @@ impl<K: Ord + Clone> MemtableIndex<K> {
         grown
     }
 
+    /// Drops some terms; false when there is none left. Dropping all of a large index at once takes long.
+    pub fn drop_some(&mut self, count: usize) -> bool {
+        (0..count).all(|_| self.terms.pop_first().is_some()) || !self.terms.is_empty()
+    }
+
     /// Bytes in use.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -1,4 +1,4 @@
-//! `Rows.db`: where the row of an id is, and which ids a token has.
+//! `Index+Rows.db`: where the row of an id is, and which ids a token has.
 //!
 //! Blocks of 1,024 rows with packed columns: partitions (token, offset in the Data file, first row) and rows (offset
 //! in the partition). Pages of a directory refer to the blocks, 256 each; the summary refers to the pages. A look-up
@@ -37,7 +37,7 @@ pub struct RowPlace {
     pub row_offset: u64,
 }
 
-/// Facts about `Rows.db` that a reader keeps in memory.
+/// Facts about `Index+Rows.db` that a reader keeps in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowsSummary {
     /// Rows of the file, static ones included.
@@ -373,7 +373,7 @@ pub enum Lookup<T> {
     NeedBlock(BlockRef),
 }
 
-/// Reads `Rows.db`. Keeps the page and the block of the last look-up.
+/// Reads `Index+Rows.db`. Keeps the page and the block of the last look-up.
 #[derive(Debug)]
 pub struct RowsReader {
     summary: Arc<RowsSummary>,

@@ -142,29 +142,74 @@ impl RunBuilder {
     /// `Input` beyond the limits of a block.
     pub fn spill(&mut self, offset: u64, out: &mut Vec<u8>) -> Result<Run, IndexError> {
         self.sort();
-        let mut blocks = Output::at(offset + out.len() as u64);
-        let mut run = Run::default();
-        let mut payload = Vec::with_capacity(RUN_BLOCK_BYTES + TERM_BYTES_MAX);
-        let mut last: &[u8] = &[];
+        let mut writer = RunWriter::new(offset + out.len() as u64);
         for pair in &self.pairs {
-            let term = self.term(pair);
-            let shared = if payload.is_empty() { 0 } else { shared(last, term) };
-            let own = term.get(shared..).unwrap_or_default();
-            payload.put_vint_unsigned(shared as u64);
-            payload.put_bytes_vint(own);
-            payload.put_vint_unsigned(u64::from(pair.row));
-            last = term;
-            if payload.len() >= RUN_BLOCK_BYTES {
-                run.blocks.push(blocks.put_block(BlockKind::Run, &payload)?);
-                payload.clear();
-            }
+            writer.push(self.term(pair), pair.row)?;
         }
-        if !payload.is_empty() {
-            run.blocks.push(blocks.put_block(BlockKind::Run, &payload)?);
-        }
-        out.append(&mut blocks.take());
+        let run = writer.finish()?;
+        out.append(&mut writer.take_output());
         self.clear();
         Ok(run)
+    }
+}
+
+/// Writes one sorted run.
+#[derive(Debug)]
+pub struct RunWriter {
+    out: Output,
+    run: Run,
+    payload: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl RunWriter {
+    /// A writer whose first byte is at `offset` of the spill file.
+    pub fn new(offset: u64) -> RunWriter {
+        let out = Output::at(offset);
+        RunWriter { out, run: Run::default(), payload: Vec::new(), last: Vec::new() }
+    }
+
+    /// Adds a pair, not below the pairs before.
+    ///
+    /// # Errors
+    /// `Input` beyond the limits of a block.
+    pub fn push(&mut self, term: &[u8], row: u32) -> Result<(), IndexError> {
+        let shared = if self.payload.is_empty() { 0 } else { shared(&self.last, term) };
+        let own = term.get(shared..).unwrap_or_default();
+        self.payload.put_vint_unsigned(shared as u64);
+        self.payload.put_bytes_vint(own);
+        self.payload.put_vint_unsigned(u64::from(row));
+        self.last.truncate(shared);
+        self.last.extend_from_slice(own);
+        if self.payload.len() >= RUN_BLOCK_BYTES { self.end_block() } else { Ok(()) }
+    }
+
+    fn end_block(&mut self) -> Result<(), IndexError> {
+        self.run.blocks.push(self.out.put_block(BlockKind::Run, &self.payload)?);
+        self.payload.clear();
+        self.last.clear();
+        Ok(())
+    }
+
+    /// Ends the last block. Returns where the blocks are.
+    ///
+    /// # Errors
+    /// `Input` beyond the limits of a block.
+    pub fn finish(&mut self) -> Result<Run, IndexError> {
+        if !self.payload.is_empty() {
+            self.end_block()?;
+        }
+        Ok(std::mem::take(&mut self.run))
+    }
+
+    /// Takes the bytes written since the last call.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        self.out.take()
+    }
+
+    /// Bytes that [`RunWriter::take_output`] would return.
+    pub fn buffered_bytes(&self) -> usize {
+        self.out.buffered()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rows that satisfy several predicates: the intersection, by primary key, of unions over files and memtables.
 //!
-//! Ids of two files cannot be compared, so rows are compared by token first. Tokens come from `Rows.db`; the key of a
+//! Ids of two files cannot be compared, so rows are compared by token first. Tokens come from `Index+Rows.db`; the key of a
 //! row is asked for only when another file or memtable has a row of the same token. Nothing is complemented, so no
 //! predicate needs a list of all rows. With one predicate it is the plan of a replica that sends the matches of the
 //! driving one.

@@ -11,7 +11,7 @@ use crate::rows::{Lookup, RowPlace, RowsReader};
 use crate::{Block, BlockRef, IndexError};
 
 /// Primary key of a row in a form whose order is that of the table.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 pub struct RowKey {
     /// Token of the partition key.
     pub token: Token,
@@ -19,6 +19,40 @@ pub struct RowKey {
     pub partition: Box<[u8]>,
     /// Clustering in byte-comparable form; empty for the static row.
     pub clustering: Box<[u8]>,
+    /// The clustering as mutations and slices have it. It is not compared: `clustering` has its order.
+    pub values: Box<[u8]>,
+}
+
+impl RowKey {
+    fn ordered(&self) -> (Token, &[u8], &[u8]) {
+        (self.token, &self.partition, &self.clustering)
+    }
+
+    /// Bytes of memory, with those of the counters of an `Arc`.
+    pub fn memory_bytes(&self) -> usize {
+        let parts = self.partition.len() + self.clustering.len() + self.values.len();
+        size_of::<RowKey>() + 2 * size_of::<usize>() + parts
+    }
+}
+
+impl PartialEq for RowKey {
+    fn eq(&self, other: &RowKey) -> bool {
+        self.ordered() == other.ordered()
+    }
+}
+
+impl Eq for RowKey {}
+
+impl PartialOrd for RowKey {
+    fn partial_cmp(&self, other: &RowKey) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for RowKey {
+    fn cmp(&self, other: &RowKey) -> Ordering {
+        self.ordered().cmp(&other.ordered())
+    }
 }
 
 /// Unit of comparison. An index of a static column or of a part of the partition key names whole partitions.
@@ -86,7 +120,7 @@ pub(crate) fn compare(a: &Candidate, b: &Candidate, scope: Scope) -> Compared {
 pub enum Wanted {
     /// A block of `Index+<id>.db`.
     IndexBlock(BlockRef),
-    /// A block of `Rows.db`.
+    /// A block of `Index+Rows.db`.
     RowsBlock(BlockRef),
     /// The key of the row at this place.
     Key(RowPlace),
@@ -97,7 +131,7 @@ pub enum Wanted {
 pub enum Fed {
     /// A block of `Index+<id>.db`.
     IndexBlock(Block),
-    /// A block of `Rows.db`.
+    /// A block of `Index+Rows.db`.
     RowsBlock(Block),
     /// A key.
     Key(Arc<RowKey>),

@@ -28,7 +28,7 @@ pub const FOOTER_BYTES: usize = 32;
 pub enum ComponentKind {
     /// `Index+<id>.db`.
     Terms,
-    /// `Rows.db`.
+    /// `Index+Rows.db`.
     Rows,
     /// `Index+<id>.db` of vectors (crate `ann`).
     Vectors,

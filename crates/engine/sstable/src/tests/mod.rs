@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod field_notes;
 mod golden;
+mod indexes;
 mod legacy;
 mod scrubbing;
 mod sealed;

@@ -4,8 +4,18 @@ use sst_format::attached::ATTACHED_MAX;
 use sst_format::{AttachedKind, Component, ComponentChecksum};
 
 use super::SstableWriter;
+use super::indexing::IndexBuild;
 use super::output::Output;
 use crate::{Result, SstableError};
+
+/// Attached components of a file set that is being written.
+#[derive(Default)]
+pub(super) struct Attachments {
+    /// Checksums, by order of beginning; `None` until a component is finished.
+    begun: Vec<(AttachedKind, Option<ComponentChecksum>)>,
+    /// Components of the table's indexes.
+    pub(super) indexes: Option<Box<IndexBuild>>,
+}
 
 /// An attached component that is written beside Data, from front to back. After each
 /// [`AttachedWriter::put`], [`AttachedWriter::write_full`] when [`AttachedWriter::is_full`]. At its end
@@ -24,10 +34,10 @@ impl AttachedWriter {
     pub async fn begin(writer: &mut SstableWriter, kind: AttachedKind) -> Result<AttachedWriter> {
         let file = writer.file(Component::Attached(kind.name));
         let refused = match () {
-            () if writer.attached.iter().any(|(known, _)| known.name == kind.name) => {
+            () if writer.attached.begun.iter().any(|(known, _)| known.name == kind.name) => {
                 Some("it was attached before".to_owned())
             }
-            () if writer.attached.len() >= ATTACHED_MAX => {
+            () if writer.attached.begun.len() >= ATTACHED_MAX => {
                 Some(format!("a file set has at most {ATTACHED_MAX} attached components"))
             }
             () => None,
@@ -37,7 +47,7 @@ impl AttachedWriter {
         }
         let component = Component::Attached(kind.name);
         let output = Output::create(&writer.files, component, false).await?;
-        writer.attached.push((kind, None));
+        writer.attached.begun.push((kind, None));
         Ok(AttachedWriter { kind, output })
     }
 
@@ -76,7 +86,7 @@ impl AttachedWriter {
     pub async fn finish(mut self, writer: &mut SstableWriter) -> Result<()> {
         let AttachedKind { name, lifecycle } = self.kind;
         let sum = self.output.finish(Component::Attached(name)).await?;
-        let begun = writer.attached.iter_mut().find(|(known, _)| known.name == name);
+        let begun = writer.attached.begun.iter_mut().find(|(known, _)| known.name == name);
         stdx::invariant!(
             begun.as_ref().is_some_and(|(_, done)| done.is_none()),
             "sstable writer: an attached component of another file set"
@@ -91,7 +101,7 @@ impl AttachedWriter {
 impl SstableWriter {
     /// The checksums of the attached components, sorted by name, as TOC.txt lists them.
     pub(super) fn take_attached(&mut self) -> Vec<ComponentChecksum> {
-        let begun = std::mem::take(&mut self.attached);
+        let begun = std::mem::take(&mut self.attached.begun);
         let count = begun.len();
         let mut sums: Vec<ComponentChecksum> =
             begun.into_iter().filter_map(|(_, done)| done).collect();

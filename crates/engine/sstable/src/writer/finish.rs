@@ -31,12 +31,23 @@ impl SstableWriter {
         }
         let (fs, directory, descriptor) =
             (self.files.fs().clone(), self.directory.clone(), self.descriptor);
-        match self.finish_files().await {
+        let finished = match self.finish_indexes().await {
+            Ok(()) => self.finish_files().await,
+            Err(error) => Err(error),
+        };
+        match finished {
             Ok(written) => Ok(Some(written)),
             Err(e) => {
                 remove_all(&fs, &directory, descriptor).await;
                 Err(e)
             }
+        }
+    }
+
+    async fn finish_indexes(&mut self) -> Result<()> {
+        match self.attached.indexes.take() {
+            Some(indexes) => indexes.finish(self).await,
+            None => Ok(()),
         }
     }
 

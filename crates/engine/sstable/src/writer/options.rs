@@ -10,6 +10,7 @@ use sst_format::statistics::CommitLogPosition;
 use sst_format::{CompressionInfo, EncodingStats, Version};
 use stdx::{Generation, Uuid};
 
+use super::indexing::Indexing;
 use super::large::LargeLimits;
 use crate::set_files::Sealing;
 
@@ -189,6 +190,8 @@ pub struct WriterOptions {
     pub large: LargeLimits,
     /// Encryption of the file set.
     pub sealing: Sealing,
+    /// Attached indexes that the file set gets; `None`: the table has none.
+    pub indexing: Option<Indexing>,
     /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
     pub held: bool,
 }
@@ -242,6 +245,7 @@ impl WriterOptions {
             request_bytes: super::WRITE_BYTES,
             large: LargeLimits::default(),
             sealing: Sealing::Plain,
+            indexing: None,
             held: false,
         })
     }

@@ -24,6 +24,8 @@ pub(super) struct Output {
     /// Memory of the last request, for the next one.
     spare: Vec<u8>,
     request_bytes: usize,
+    /// Bytes at which it counts as full: those of a request, or none once it was urged.
+    full_at: usize,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
     /// Bytes of `pending` that are in the checksums.
@@ -65,6 +67,7 @@ impl Output {
             is_direct: direct,
             spare: Vec::new(),
             request_bytes: WRITE_BYTES,
+            full_at: WRITE_BYTES,
             written: 0,
             checksums,
             summed: 0,
@@ -78,6 +81,7 @@ impl Output {
     /// With larger requests than usual, before any bytes.
     pub(super) fn in_requests_of(mut self, bytes: usize) -> Output {
         self.request_bytes = bytes.max(WRITE_BYTES);
+        self.full_at = self.request_bytes;
         self.spare = std::mem::take(&mut self.pending);
         self.make_room();
         self
@@ -115,11 +119,19 @@ impl Output {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.unwritten() >= self.request_bytes
+        self.unwritten() >= self.full_at
+    }
+
+    /// Makes it count as full until the next [`Output::write_full`], so that the caller has a pause soon.
+    pub(super) fn urge_if(&mut self, is_urgent: bool) {
+        if is_urgent {
+            self.full_at = 0;
+        }
     }
 
     pub(super) async fn write_full(&mut self) -> Result<()> {
-        while self.is_full() {
+        self.full_at = self.request_bytes;
+        while self.unwritten() >= self.request_bytes {
             self.write(self.request_bytes).await?;
         }
         Ok(())

@@ -35,8 +35,12 @@ pub enum CopyUntil<'a> {
 }
 
 impl SstableWriter {
-    /// Finds rows of a file that can be copied verbatim into this one; `None`: there are none.
+    /// Finds rows of a file that can be copied verbatim into this one; `None`: there are none, or the rows are
+    /// indexed and must be decoded.
     pub fn copier(&self, from: &SstableMeta) -> Option<RowCopier> {
+        if self.attached.indexes.is_some() {
+            return None;
+        }
         RowCopier::new(from.schema(), &self.schema)
     }
 
@@ -115,6 +119,7 @@ impl SstableWriter {
         let mut last = None;
         for (clustering, row) in rows {
             let Some(row) = PackedRow::new(&schema, clustering, row) else { break };
+            // Also where rows are indexed: then all count as large.
             if self.may_be_large(row.length_max()) {
                 break;
             }

@@ -83,7 +83,7 @@ pub struct CompactionRecord {
     /// Number of partitions merged from each number of inputs, ascending.
     pub merged: Vec<(u32, u64)>,
     /// Kind in Cassandra's words: `Compaction`, `Major compaction`, `Tombstone Compaction`,
-    /// `Cleanup`, `Remove deleted data`.
+    /// `Cleanup`, `Remove deleted data`, `Secondary index build`.
     pub kind: &'static str,
 }
 
@@ -93,6 +93,7 @@ fn kind_of(reason: &Reason) -> &'static str {
         Reason::Tombstones { .. } => "Tombstone Compaction",
         Reason::Cleanup => "Cleanup",
         Reason::Upgrade => "Upgrade sstables",
+        Reason::IndexBuild => "Secondary index build",
         Reason::Relocation => "Relocate sstables to correct disk",
         Reason::Anticompaction => "Anticompaction after repair",
         Reason::Garbage(_) => "Remove deleted data",
@@ -401,14 +402,14 @@ impl Compactor {
     }
 
     /// Does not spin on a damaged file or a full disk: a compaction that failed is followed by none for a while.
-    fn pause_compactions(&self, table: &TableState, result: &Result<(), StoreError>) {
+    pub(crate) fn pause_compactions(&self, table: &TableState, result: &Result<(), StoreError>) {
         let Err(error) = result else { return table.failed_compactions.set(Failures::default()) };
         let failed = table.failed_compactions.get().and(error);
         table.failed_compactions.set(failed);
         table.compaction_paused_until.set(self.env.rt.now() + failed.wait(PAUSE, PAUSE_MAX));
     }
 
-    fn claim_inputs(&self, table: &Rc<TableState>, plan: &Plan) -> Claim {
+    pub(crate) fn claim_inputs(&self, table: &Rc<TableState>, plan: &Plan) -> Claim {
         let inputs = inputs_of(table, plan);
         let shown = self.shown(table, &inputs, &plan.reason);
         self.files.slots.claim(table, inputs.iter().map(|f| f.generation).collect(), shown)
@@ -424,7 +425,7 @@ impl Compactor {
         self.compact_claimed(table, job, claim).await
     }
 
-    async fn compact_claimed(
+    pub(crate) async fn compact_claimed(
         &self,
         table: &Rc<TableState>,
         job: Job<'_>,
@@ -652,7 +653,7 @@ impl Compactor {
         };
         let mode = match plan.reason {
             // A plain rewrite keeps all data.
-            Reason::Upgrade | Reason::Relocation => MergeMode::All,
+            Reason::Upgrade | Reason::Relocation | Reason::IndexBuild => MergeMode::All,
             _ => purge,
         };
         let (shown, shape) = (MergeShown { mode, owned }, version.shape.stored());

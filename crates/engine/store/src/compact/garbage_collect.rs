@@ -102,9 +102,11 @@ pub(crate) fn shadow_by(plan: &Plan, options: &CompactionOptions) -> Option<Shad
     let option = match &plan.reason {
         Reason::Garbage(option) => *option,
         // These take something else out, or nothing.
-        Reason::Upgrade | Reason::Relocation | Reason::Cleanup | Reason::Anticompaction => {
-            TombstoneOption::None
-        }
+        Reason::Upgrade
+        | Reason::Relocation
+        | Reason::IndexBuild
+        | Reason::Cleanup
+        | Reason::Anticompaction => TombstoneOption::None,
         // A window alone would keep data that deletions in the shared file hide.
         Reason::Major if options.strategy == Strategy::ClusterKey && plan.cut == Cut::Never => {
             match options.tombstones.provide_overlapping {

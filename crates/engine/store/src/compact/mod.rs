@@ -8,6 +8,7 @@ pub(crate) mod backlog;
 pub(crate) mod cleanup;
 pub(crate) mod compaction;
 pub(crate) mod garbage_collect;
+pub(crate) mod index_build;
 pub(crate) mod outputs;
 pub(crate) mod partition_copy;
 pub(crate) mod requests;
@@ -52,6 +53,8 @@ pub struct Compactor {
     compacted_bytes: Cell<(u64, u64)>,
     /// Finished compactions, also of tables that were dropped since.
     finished_compactions: Cell<u64>,
+    /// A file is rewritten as it lacks an index.
+    builds_index: Cell<bool>,
 }
 
 impl Compactor {
@@ -70,6 +73,7 @@ impl Compactor {
             on_compacted: RefCell::default(),
             compacted_bytes: Cell::default(),
             finished_compactions: Cell::default(),
+            builds_index: Cell::default(),
         }
     }
 

@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
-use sstable::Component;
+use sstable::{Component, IndexComponent, SstableError};
 use stdx::Generation;
 
 use crate::error::StoreError;
 use crate::files::Files;
+use crate::files::index_marks;
 use crate::files::marks;
 use crate::files::scan_list::list_name;
 use crate::files::table_files::remove_if_there;
@@ -42,6 +43,12 @@ pub enum DamageEvent {
     Released {
         /// Its Data component.
         path: String,
+    },
+    /// A component of an index is damaged. The rows of the file are whole; they are read without the index until the file
+    /// is rewritten.
+    Index {
+        /// The error, which names the component and the offset.
+        error: String,
     },
     /// A step failed, and will be retried. Repeated failures of copies with the same error are
     /// reported once.
@@ -116,6 +123,19 @@ impl Files {
         }
     }
 
+    /// Stops using a component of an index that a search found damaged, and reports it. The builder rewrites the file.
+    pub(crate) fn note_damaged_index(
+        &self,
+        file: &TableFile,
+        component: IndexComponent,
+        error: &SstableError,
+    ) {
+        if file.reader.mark_index_damaged(component, error) {
+            self.tell_damage(DamageEvent::Index { error: error.to_string() });
+            self.slots.changed.notify_waiters();
+        }
+    }
+
     /// Reads the marks of a table that is opened, and removes those of files that no longer exist.
     /// Returns the damaged ones, each with its current treatment.
     pub(crate) async fn open_marks(&self, table: &TableState) -> Result<Vec<String>, StoreError> {
@@ -132,6 +152,11 @@ impl Files {
         let list = list.map(|(directory, entry)| format!("{directory}/{}", entry.name));
         let mut bad: Vec<String> = Vec::new();
         bad.extend(self.open_looked(table, list.as_deref()).await);
+        let indexed = index_marks::list_name(shard);
+        if let Some((directory, _)) = marks.iter().find(|(_, entry)| entry.name == indexed) {
+            bad.extend(self.open_indexed(table, &format!("{directory}/{indexed}")).await);
+        }
+        bad.extend(index_marks::defects(table));
         let mut rewritten = Vec::new();
         for (directory, entry) in marks {
             let Some((generation, of)) = parse_mark_name(&entry.name) else { continue };

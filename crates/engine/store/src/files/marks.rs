@@ -1,5 +1,5 @@
 //! Small durable files in the directories of tables, one per shard or damaged file: `helenus-damaged-*`,
-//! `helenus-verified.*`, `helenus-looked.*`. All have the envelope of [`SmallForm`]; their bodies are lines.
+//! `helenus-verified.*`, `helenus-looked.*`, `helenus-indexed.*`. All have the envelope of [`SmallForm`]; their bodies are lines.
 //!
 //! Version 1 of them, of earlier releases, is a text of its own with a checksum, and is read too.
 
@@ -12,6 +12,8 @@ pub(crate) const DAMAGED: SmallForm = SmallForm { kind: "damaged", version: 2 };
 pub(crate) const VERIFIED: SmallForm = SmallForm { kind: "verified", version: 2 };
 /// Which files were scanned for large partitions.
 pub(crate) const LOOKED: SmallForm = SmallForm { kind: "looked", version: 2 };
+/// Which indexes are built. There was no earlier form.
+pub(crate) const INDEXED: SmallForm = SmallForm { kind: "indexed", version: 1 };
 
 /// The lines of a mark. `Err`: description of the error.
 pub(crate) fn body_of(form: SmallForm, bytes: &[u8]) -> Result<String, String> {

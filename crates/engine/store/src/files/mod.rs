@@ -8,6 +8,7 @@ pub(crate) mod damage_marks;
 pub(crate) mod directories;
 pub(crate) mod failed_directories;
 pub(crate) mod held_files;
+pub(crate) mod index_marks;
 pub(crate) mod late_tables;
 pub(crate) mod links;
 pub(crate) mod marks;

@@ -30,6 +30,7 @@ use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, TableId, WallMi
 
 use crate::error::StoreError;
 use crate::files::Files;
+use crate::files::damage_marks::DamageEvent;
 use crate::tables::table::{InFlight, TableState};
 use crate::tables::table_file::{TableFile, map_error};
 
@@ -435,6 +436,9 @@ impl Files {
         reader: SstableReader,
         notes: Vec<(u16, u16)>,
     ) -> Option<TableFile> {
+        for error in reader.damaged_indexes() {
+            self.tell_damage(DamageEvent::Index { error: error.to_string() });
+        }
         let (shard, shards) = self.env.shard();
         let group = reader.meta().group();
         let spanning = match group {

@@ -11,6 +11,7 @@ mod cursor;
 mod entry;
 mod held;
 pub(crate) mod hidden_cells;
+mod indexes;
 mod key;
 mod partition;
 mod plain;
@@ -22,16 +23,19 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::ops::Bound;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use commitlog::LogPosition;
 use data::command::RingBound;
 use data::{MutationRef, RowRef, TableShape};
+use index_format::{MemtableIndex, RowKey, TableIndexes};
 use smallvec::SmallVec;
-use stdx::{TimestampMicros, Token};
+use stdx::{TimestampMicros, Token, Uuid};
 
 pub(crate) use cursor::{MemtableScan, PartitionCursor};
 pub(crate) use entry::EntryRef;
 pub(crate) use held::{Held, Partition};
+use indexes::MemtableIndexes;
 pub(crate) use key::Key;
 pub(crate) use partition::PartitionVersion;
 use plain::{Chunks, only_row};
@@ -58,6 +62,8 @@ pub(crate) struct Memtable {
     refused: Cell<usize>,
     /// May have cells of columns that were dropped and not added again.
     hiding: Cell<bool>,
+    /// Index entries of its rows; `None`: its table had no index when it became active.
+    indexes: RefCell<Option<Box<MemtableIndexes>>>,
 }
 
 impl Memtable {
@@ -73,7 +79,34 @@ impl Memtable {
             replayed: Cell::new(false),
             refused: Cell::new(0),
             hiding: Cell::new(false),
+            indexes: RefCell::default(),
         }
+    }
+
+    /// Gives a memtable without rows the indexes of its table.
+    pub(crate) fn begin_indexes(&self, indexes: &Rc<TableIndexes>) {
+        let mut own = self.indexes.borrow_mut();
+        if own.is_none() && self.is_empty() {
+            *own = Some(Box::new(MemtableIndexes::new(indexes.clone())));
+        }
+    }
+
+    /// Enters the rows of a mutation that was applied into the indexes. Returns the change of accounted memory.
+    #[cold]
+    pub(crate) fn index(&self, token: Token, mutation: &MutationRef<'_>) -> isize {
+        let mut indexes = self.indexes.borrow_mut();
+        let grown = indexes.as_mut().map_or(0, |indexes| indexes.insert(token, mutation));
+        self.bytes.set(self.bytes.get().saturating_add(grown));
+        isize::try_from(grown).unwrap_or(isize::MAX)
+    }
+
+    /// Runs `f` on the index of that id. `None`: the memtable has rows that are not in it.
+    pub(crate) fn with_index<R>(
+        &self,
+        id: Uuid,
+        f: impl FnOnce(&MemtableIndex<Arc<RowKey>>) -> R,
+    ) -> Option<R> {
+        self.indexes.borrow().as_ref()?.get(id).map(f)
     }
 
     pub(crate) fn is_replayed(&self) -> bool {
@@ -101,12 +134,18 @@ impl Memtable {
         let mut map = self.map.borrow_mut();
         map.retain(|token, _| !gone(Token(*token)));
         self.partitions.set(map.values().map(Slot::count).sum());
-        self.bytes.set(map.values().map(Slot::memory_bytes).sum());
+        let indexed = self.indexes.borrow().as_ref().map_or(0, |indexes| indexes.bytes());
+        let rows: usize = map.values().map(Slot::memory_bytes).sum();
+        self.bytes.set(rows + indexed);
     }
 
     /// Takes everything out, to be dropped in steps: see [`Leftovers`].
     pub(crate) fn into_leftovers(self) -> Leftovers {
-        Leftovers(self.map.into_inner().into_values(), self.chunks.into_inner())
+        Leftovers {
+            slots: self.map.into_inner().into_values(),
+            chunks: self.chunks.into_inner(),
+            indexes: self.indexes.into_inner(),
+        }
     }
 
     /// Memory of partitions that an earlier flush could not write.
@@ -314,7 +353,11 @@ impl Memtable {
 
 /// Content of a discarded memtable. Dropping all of it at once would block the shard for as long as
 /// it took to write.
-pub(crate) struct Leftovers(btree_map::IntoValues<i64, Slot>, Chunks);
+pub(crate) struct Leftovers {
+    slots: btree_map::IntoValues<i64, Slot>,
+    chunks: Chunks,
+    indexes: Option<Box<MemtableIndexes>>,
+}
 
 impl Leftovers {
     /// Partitions that are dropped together: see [`Leftovers::drop_some`].
@@ -323,11 +366,14 @@ impl Leftovers {
     /// Drops some partitions; false when there is nothing left.
     pub(crate) fn drop_some(&mut self) -> bool {
         let some: SmallVec<[Slot; Leftovers::TOGETHER]> =
-            self.0.by_ref().take(Leftovers::TOGETHER).collect();
+            self.slots.by_ref().take(Leftovers::TOGETHER).collect();
         // They lie all over the memory. Loads that do not depend on each other overlap.
         let touched = some.iter().map(Slot::touch);
         std::hint::black_box(touched.fold(0, u8::wrapping_add));
-        !some.is_empty() || self.1.drop_some()
+        let indexes = self.indexes.as_mut();
+        !some.is_empty()
+            || self.chunks.drop_some()
+            || indexes.is_some_and(|indexes| indexes.drop_some(Leftovers::TOGETHER))
     }
 }
 

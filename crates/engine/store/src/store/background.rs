@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rt::Group;
 
+use crate::compact::index_build;
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::table::TableState;
@@ -33,7 +34,9 @@ impl Store {
             while !store.rooms.env.stopping.get() {
                 let changed = store.rooms.files.slots.changed.notified();
                 store.rooms.compactor.look_at_backlog_if_due();
-                if !store.rooms.compactor.begin_next_compaction() {
+                index_build::note_built(&store.rooms.compactor).await;
+                let builds = index_build::begin_next(&store.rooms.compactor);
+                if !store.rooms.compactor.begin_next_compaction() && !builds {
                     let deadline = store.rooms.env.rt.now() + TICK;
                     // Elapsed: the tick.
                     let _ = store.rooms.env.rt.timeout(deadline, changed).await;

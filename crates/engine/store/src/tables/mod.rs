@@ -3,6 +3,7 @@
 //! Owns: a table's state on this shard, its truncations, damaged files, samples and estimates. Never:
 //! merges rows; carries out TRUNCATE, DROP or snapshots (`lifecycle` does).
 
+pub(crate) mod built_indexes;
 pub(crate) mod cached_rows;
 pub(crate) mod composite_keys;
 pub(crate) mod damage;

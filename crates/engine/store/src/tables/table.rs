@@ -10,12 +10,14 @@ use commitlog::{LogPosition, TableTicket};
 use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 use data::command::Partitions;
 use data::{GcBefore, TableShape};
+use index_format::TableIndexes;
 use rt::sync::Semaphore;
 use schema::{ColumnKind, Table};
 use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, Token, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use crate::memtable::Memtable;
+use crate::tables::built_indexes::BuiltIndexes;
 use crate::tables::cached_rows::CachedRows;
 use crate::tables::damage::{Damage, FailedCopies, VerifiedTimes};
 use crate::tables::large_files::LargeFiles;
@@ -253,6 +255,21 @@ pub(crate) struct TableVersion {
     pub(crate) compaction: Result<CompactionOptions, String>,
     /// `rows_per_partition` of its `caching`.
     pub(crate) cached_rows: CachedRows,
+    /// Its indexes; `None`: it has none.
+    pub(crate) indexes: Option<Rc<TableIndexes>>,
+    /// What follows its writes beside the memtable.
+    pub(crate) follower: WriteFollower,
+}
+
+/// What follows the writes of a table beside its memtable. A table of counters has no indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteFollower {
+    /// Nothing.
+    Nothing,
+    /// The cache of counters.
+    CounterCache,
+    /// The indexes of the memtable.
+    Indexes,
 }
 
 impl TableVersion {
@@ -271,8 +288,15 @@ impl TableVersion {
             (tiered.min_threshold, tiered.max_threshold) = (min, max);
             options.enabled = overrides.automatic.unwrap_or(options.enabled);
         }
+        let indexes = TableIndexes::of_table(&table).map(Rc::new);
         Rc::new(TableVersion {
             shape: Rc::new(TableShape::for_table(&table)),
+            follower: match indexes.is_some() {
+                true => WriteFollower::Indexes,
+                false if table.is_counter() => WriteFollower::CounterCache,
+                false => WriteFollower::Nothing,
+            },
+            indexes,
             ticket: TableTicket::new(&table),
             compaction,
             cached_rows: CachedRows::parse(
@@ -288,6 +312,11 @@ impl TableVersion {
     pub(crate) fn first_is_reversed(&self) -> bool {
         let first = self.table.clustering().first();
         first.is_some_and(|c| matches!(c.kind, ColumnKind::Clustering { reversed: true, .. }))
+    }
+
+    /// Ids of its indexes.
+    pub(crate) fn index_ids(&self) -> impl Iterator<Item = Uuid> {
+        self.indexes.iter().flat_map(|indexes| indexes.all()).map(|index| index.id)
     }
 }
 
@@ -367,6 +396,8 @@ pub(crate) struct TableState {
     pub(crate) verified: RefCell<Option<VerifiedTimes>>,
     /// Policy for the age at which tombstones may be purged.
     pub(crate) gc: RefCell<Rc<GcPolicy>>,
+    /// Which of its indexes are built.
+    pub(crate) indexes: BuiltIndexes,
 }
 
 /// A file being written; ends when dropped.
@@ -460,6 +491,7 @@ impl TableState {
             releasable: RefCell::default(),
             verified: RefCell::default(),
             gc: RefCell::default(),
+            indexes: BuiltIndexes::default(),
         }
     }
 
@@ -503,6 +535,7 @@ impl TableState {
 
     /// Gives the table another view, whose files may have other rows than those of the one before.
     pub(crate) fn set_view(&self, view: TableView) {
+        self.begin_indexes(&view);
         let contents = self.contents.get() + 1;
         self.contents.set(contents);
         self.large.follow(&self.version.borrow().table, &view.files);
@@ -515,10 +548,18 @@ impl TableState {
     ///
     /// [`Fold`]: crate::read::row_cache::Fold
     pub(crate) fn set_equal_view(&self, view: TableView) {
+        self.begin_indexes(&view);
         let contents = self.contents.get();
         self.large.follow(&self.version.borrow().table, &view.files);
         self.keep_misses(&view.files);
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
+    }
+
+    /// A new active memtable has the indexes of the table from its first row on.
+    fn begin_indexes(&self, view: &TableView) {
+        if let Some(indexes) = &self.version.borrow().indexes {
+            view.active.begin_indexes(indexes);
+        }
     }
 
     /// Adds files to the view.
@@ -562,13 +603,19 @@ impl TableState {
     /// Takes a new version of the table over, if it is one.
     pub(crate) fn set_table(&self, table: &Arc<Table>) {
         if !Arc::ptr_eq(&self.version.borrow().table, table) {
-            *self.version.borrow_mut() = TableVersion::new(table.clone(), self.overrides.get());
+            let version = TableVersion::new(table.clone(), self.overrides.get());
+            let before = self.version.replace(version.clone());
             let view = self.view();
             view.memtables().for_each(|memtable| memtable.note_altered());
             self.repairs.borrow().values().for_each(|memtable| memtable.note_altered());
-            let (active, flushing) = (view.active.clone(), view.flushing.clone());
+            let (mut active, mut flushing) = (view.active.clone(), view.flushing.clone());
+            if !before.index_ids().eq(version.index_ids()) {
+                // Its rows are in the indexes of the previous version.
+                flushing.push(std::mem::replace(&mut active, Rc::new(Memtable::new())));
+            }
             // Cached rows were merged for the previous shape.
             self.set_view(TableView::new(active, flushing, view.files.clone()));
+            self.follow_indexes();
         }
     }
 

@@ -10,6 +10,7 @@ mod damage;
 mod everywhere;
 mod faults;
 mod files;
+mod indexes;
 mod observe;
 mod read;
 mod repair;

@@ -8,7 +8,7 @@ use stdx::Token;
 
 use crate::error::StoreError;
 use crate::tables::composite_keys::composite_parts;
-use crate::tables::table::{TableState, bump};
+use crate::tables::table::{TableState, WriteFollower, bump};
 use crate::write::Writer;
 use crate::write::unflushable::place_of;
 
@@ -103,11 +103,14 @@ impl Writer {
     ) {
         let mut scratch = self.scratch.borrow_mut();
         let version = table.version.borrow();
-        if version.shape.has_counters() {
-            self.counter_cache.note(table, token, mutation);
-        }
         let view = table.view.borrow();
-        let delta = view.active.apply(&version.shape, token, mutation, position, &mut scratch);
+        let mut delta = 0;
+        match version.follower {
+            WriteFollower::Nothing => {}
+            WriteFollower::CounterCache => self.counter_cache.note(table, token, mutation),
+            WriteFollower::Indexes => delta = view.active.index(token, mutation),
+        }
+        delta += view.active.apply(&version.shape, token, mutation, position, &mut scratch);
         let bytes = self.memtable_bytes.get().saturating_add_signed(delta);
         self.memtable_bytes.set(bytes);
         if self.wants_flush() {

@@ -12,9 +12,12 @@ use std::sync::Arc;
 use codec::KeyHash;
 use data::command::KeyRange;
 use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, RowRef, Slices};
+use index_format::TableIndexes;
 use sst_format::header::EncodingStats;
 use sst_format::{PackedRow, RowCopier};
-use sstable::{CopiedRows, CopyUntil, SstableReader, SstableWriter, WriterOptions, Written};
+use sstable::{
+    CopiedRows, CopyUntil, Indexing, SstableReader, SstableWriter, WriterOptions, Written,
+};
 use stdx::{Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::env::failure::StoreFailure;
@@ -30,6 +33,11 @@ use crate::write::unflushable::{Logging, Refused};
 /// at a time, so that the memory counts little, and each request costs the kernel some 50 us of the processor or
 /// more, whatever its size.
 pub(crate) const REQUEST_BYTES: usize = 1024 * 1024;
+
+/// Divisor of the memory for chunks: this part is for the indexes of all files that are written at once.
+const INDEXING_PART: usize = 16;
+/// Least and most bytes in which the indexes of a file are sorted.
+const INDEXING_BYTES: (usize, usize) = (1 << 20, 32 << 20);
 
 /// Passes items on to a writer; partitions from which nothing is left are not begun.
 pub(crate) struct Sieve {
@@ -362,7 +370,21 @@ impl Writer {
         options.shard_count = shards;
         let now = self.env.rt.wall().seconds();
         options.large = self.observer.large.limits().of_writer(table, now);
+        options.indexing = TableIndexes::of_table(table).map(|indexes| self.indexing(indexes));
         Ok(options)
+    }
+
+    /// A file set's share of the memory of compactions is what its indexes are sorted in.
+    #[cold]
+    fn indexing(&self, indexes: TableIndexes) -> Indexing {
+        let together = self.files.slots.concurrent_compactors().max(1);
+        let together = usize::try_from(together).unwrap_or(usize::MAX);
+        let share = self.env.options.chunk_cache_bytes_max / INDEXING_PART / together;
+        Indexing {
+            indexes: Rc::new(indexes),
+            budget_bytes: share.clamp(INDEXING_BYTES.0, INDEXING_BYTES.1),
+            rt: self.env.rt.clone(),
+        }
     }
 
     /// Step 2, into any directory. Partitions that cannot be written are left out and handed back.

@@ -268,6 +268,7 @@ impl Writer {
                 }
                 let active = &view.active;
                 let (shape, token) = (&version.shape, partition.token);
+                delta += active.index(token, &mutation);
                 delta += active.apply(shape, token, &mutation, position, &mut scratch);
             }
         }

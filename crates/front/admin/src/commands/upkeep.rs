@@ -178,7 +178,7 @@ const KINDS: [(&str, &str); 22] = [
     ("WRITE", ""),
     ("ANTICOMPACTION", "Anticompaction after repair"),
     ("VALIDATION", ""),
-    ("INDEX_BUILD", ""),
+    ("INDEX_BUILD", "Secondary index build"),
     ("VIEW_BUILD", ""),
     ("COMPACTION", "Compaction"),
     ("TOMBSTONE_COMPACTION", "Tombstone Compaction"),

@@ -516,7 +516,7 @@ pub const VERBS: &[Verb] = &[
         .scylla(&["GET /storage_proxy/hinted_handoff_enabled"]),
     Verb::new("stop", "Stop compaction", &[compaction("stop")], upkeep::stop)
         .flags(&[valued(&["-id", "--compaction-id"], "compactionId", "Use -id to stop a compaction by the specified id. Ids are those that compactionstats shows.")])
-        .takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, RELOCATE, ANTICOMPACTION, GARBAGE_COLLECT, SCRUB, VERIFY; of Cassandra's other types none run here", 1)
+        .takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, RELOCATE, ANTICOMPACTION, GARBAGE_COLLECT, INDEX_BUILD, SCRUB, VERIFY; of Cassandra's other types none run here", 1)
         .kinds(&[Word]),
     Verb::new("stopdaemon", "Drain this node and end its process", &[cluster("stop_daemon")], settings::stop_daemon),
     Verb::new("tablehistograms", "Print statistic histograms for a given table", &[get("/api/v1/tables")], tables::table_histograms)

@@ -19,6 +19,7 @@ fn row_key(key: &Key) -> Arc<RowKey> {
         token: Token(key.0),
         partition: [key.1].into(),
         clustering: if key.2 == 0 { [].into() } else { [key.2].into() },
+        values: [].into(),
     })
 }
 

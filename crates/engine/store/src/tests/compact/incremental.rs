@@ -34,6 +34,8 @@ pub(crate) fn set_fragment_size(store: &Store, bytes: u64) {
         shape: version.shape.clone(),
         ticket: commitlog::TableTicket::new(&version.table),
         compaction: Ok(compaction),
+        indexes: None,
+        follower: crate::tables::table::WriteFollower::Nothing,
         cached_rows: version.cached_rows,
     });
 }
