@@ -343,6 +343,27 @@ mod tests {
         });
     }
 
+    /// A trust store or a list of revoked certificates must reach a node whose own certificate has expired.
+    #[test]
+    fn an_expired_certificate_in_use_does_not_block_other_changes() {
+        run(|rt| async move {
+            let trusted = certificate_until(2040);
+            let own = certificate_until(2029);
+            write(&rt, "/tls/k.pem", &[own.as_bytes()]).await;
+            write(&rt, "/tls/t.pem", &[trusted.as_bytes()]).await;
+            let options = options(
+                "{enabled: true, keystore: /tls/k.pem, truststore: /tls/t.pem, require_client_auth: true}",
+            );
+            let keys = load(&rt, &options).await.unwrap().unwrap();
+            let gate = rt.gate("keys");
+            let follower = keys.follow(&rt, &gate, Rc::new(|_: TlsServer| ()));
+            write(&rt, "/tls/t.pem", &[certificate_until(2041).as_bytes()]).await;
+            follower.reload().await.unwrap();
+            write(&rt, "/tls/k.pem", &[certificate_until(2028).as_bytes()]).await;
+            assert!(follower.reload().await.is_err());
+        });
+    }
+
     /// Returns the outcome of a start with these settings between nodes.
     async fn of_nodes(rt: &Rt, text: &str, authenticator: InternodeAuthenticator) -> String {
         let node = conf::yaml::parse(text).unwrap();

@@ -104,6 +104,9 @@ pub(crate) fn policy(options: &Options) -> SealingPolicy {
 /// cannot be read.
 pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<KeyClient>, StartError> {
     read_key_file(rt, options).await?;
+    if rt.shard().0 == 0 {
+        notices(options);
+    }
     let hosts = hosts(options);
     if hosts.is_empty() {
         return Ok(None);
@@ -189,24 +192,27 @@ pub(crate) async fn read_key_file(rt: &Rt, options: &Options) -> Result<(), Star
         return Err(refused(what.to_owned()));
     }
     if rt.shard().0 == 0 {
-        notices(options, &path, &file);
+        let active = file.ring.active().map_or("none", at_rest::NamedKey::id);
+        tracing::info!(path, keys = file.ring.keys().len(), active, "keys of encryption at rest");
+        other_ciphers(file.other_ciphers.iter().cloned());
     }
     rt.set_file_keys(Some(Arc::new(file.ring)));
     Ok(())
 }
 
-/// Logs what an operator may not expect.
-fn notices(options: &Options, path: &str, file: &at_rest::KeyFile) {
-    let (user, system) = (&options.user_info_encryption, &options.system_info_encryption);
-    let active = file.ring.active().map_or("none", at_rest::NamedKey::id);
-    tracing::info!(path, keys = file.ring.keys().len(), active, "keys of encryption at rest");
-    let ciphers = [user.other_cipher(), system.other_cipher()].into_iter().flatten();
-    for cipher in ciphers.chain(file.other_ciphers.iter().cloned()) {
+fn other_ciphers(ciphers: impl IntoIterator<Item = String>) {
+    for cipher in ciphers {
         tracing::warn!(
             cipher,
             "files are encrypted with AES-256-GCM; the cipher that is named is not used"
         );
     }
+}
+
+/// Logs unexpected consequences of the settings.
+fn notices(options: &Options) {
+    let (user, system) = (&options.user_info_encryption, &options.system_info_encryption);
+    other_ciphers([user.other_cipher(), system.other_cipher()].into_iter().flatten());
     if user.enabled && !system.enabled {
         tracing::warn!(
             "user_info_encryption covers the SSTables of user tables and saved caches only: hints, the batch log, \
@@ -234,8 +240,8 @@ fn commit_log_key_path(options: &Options) -> String {
     format!("{}/{COMMIT_LOG_KEY}", options.workdir.trim_end_matches('/'))
 }
 
-/// Creates the key of the commit log if a provider's key is to wrap it and there is none; wraps it by the key in use if
-/// another one did. Segments of before stay readable: the key itself never changes.
+/// Creates the key of the commit log if a provider's key is to wrap it and there is none; otherwise wraps it by the key in
+/// use. Segments of before stay readable: the key itself never changes.
 ///
 /// # Errors
 /// `Setting`: its record cannot be opened; `Io`.
@@ -247,11 +253,7 @@ pub(crate) async fn create_commit_log_key(rt: &Rt, options: &Options) -> Result<
     let record = match commit_log_key(rt, options).await? {
         None => fs.keys().new_data_key(Some(&source)).await.map_err(refused)?.1,
         Some(key) => {
-            let stored = fs.read(&path, at_rest::record::RECORD_BYTES_MAX).await?;
-            let stored = KeyRecord::decode(&stored).map_err(refused)?;
-            if fs.keys().is_wrapped_by_active(&stored, Some(&source)) {
-                return Ok(());
-            }
+            // At each start: a version does not tell whether an alias has come to mean another key.
             fs.keys().wrap_data_key(&key, Some(&source)).await.map_err(refused)?
         }
     };
@@ -266,9 +268,22 @@ pub(crate) async fn commit_log_keys(
     rt: &Rt,
     options: &Options,
 ) -> Result<Option<String>, StartError> {
-    let own = commit_log_key(rt, options).await?.map(|key| commit_log_line(&key));
-    let of_file = rt.fs().keys().ring().map(|ring| commit_log_lines(&ring));
     let setting = &options.system_info_encryption;
+    let is_in_use = setting.enabled && source(options, setting).is_some();
+    let own = match commit_log_key(rt, options).await {
+        // A provider that was given up. Segments that need the key are refused by its name.
+        Err(StartError::Setting(why)) if !is_in_use => {
+            if rt.shard().0 == 0 {
+                tracing::warn!(
+                    "{why}; no setting uses it any more: remove the file when no commit-log segment is older than \
+                     the change"
+                );
+            }
+            None
+        }
+        own => own?.map(|key| commit_log_line(&key)),
+    };
+    let of_file = rt.fs().keys().ring().map(|ring| commit_log_lines(&ring));
     let is_own_first = setting.key_provider != KeyProvider::File;
     let (first, second) = if is_own_first { (own, of_file) } else { (of_file, own) };
     let mut lines: Vec<String> = Vec::new();

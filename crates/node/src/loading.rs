@@ -287,6 +287,7 @@ mod tests {
             options: TableOptions::default(),
             dropped: Default::default(),
             masks: Default::default(),
+            indexes: Default::default(),
             version: 1,
             next_column_id: 3,
         }

@@ -3,7 +3,7 @@
 //! Owns: names and forms of the keys. Never: opens a key file, sends a request to a provider.
 //! Source: Scylla's documentation, "Encryption at Rest"; `vault` is ours.
 
-use crate::encryption::{WrongKey, entries, wrong};
+use crate::encryption::{UNKNOWN, WrongKey, entries, wrong};
 use crate::value::{Range, Refusal, Value};
 use crate::yaml::Node;
 
@@ -56,7 +56,6 @@ impl KeyProvider {
 
 const PROVIDERS: &str = "LocalFileSystemKeyProviderFactory (key-file), VaultKeyProviderFactory (vault) or \
      KmsKeyProviderFactory (kms); no other provider is supported";
-const UNKNOWN: &str = "to be one of the keys in docs/user/encryption-at-rest.md";
 /// Bits of keys that Scylla accepts.
 const STRENGTHS: [&str; 3] = ["128", "192", "256"];
 

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use crate::encryption::{Secret, WrongKey, entries, wrong};
+use crate::encryption::{Secret, UNKNOWN, WrongKey, entries, wrong};
 use crate::value::{Range, Refusal, Value};
 use crate::yaml::Node;
 
@@ -18,7 +18,6 @@ const EXPIRY: Duration = Duration::from_secs(600);
 /// Scylla's `key_cache_refresh`.
 const REFRESH: Duration = Duration::from_secs(1200);
 const TIMEOUT: Duration = Duration::from_secs(5);
-const UNKNOWN: &str = "to be one of the keys in docs/user/encryption-at-rest.md";
 
 /// A host of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -412,7 +411,7 @@ mod tests {
             ("{a: {endpoint: x, token: 'a b'}}", "one word"),
             ("{a: {endpoint: x, mount: 'a?b'}}", "letters"),
             ("{a: {endpoint: x, timeout: 1ms}}", "a duration"),
-            ("{a: {endpoint: x, tokens: x}}", "to be one of the keys"),
+            ("{a: {endpoint: x, tokens: x}}", "to be a known key"),
             ("{'a b': {endpoint: x}}", "at most 32 hosts"),
             ("x", "a map of names to hosts"),
         ] {
@@ -425,7 +424,7 @@ mod tests {
             ("{a: {aws_region: a, aws_access_key_id: x}}", "both or none"),
             ("{a: {aws_region: a, aws_use_ec2_credentials: true}}", "credentials of an instance"),
             ("{a: {aws_region: a, aws_assume_role_arn: x}}", "assumed roles"),
-            ("{a: {aws_region: a, token: x}}", "to be one of the keys"),
+            ("{a: {aws_region: a, token: x}}", "to be a known key"),
         ] {
             let error = kms(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

@@ -7,25 +7,17 @@
 use std::collections::BTreeMap;
 
 use crate::binlog::{BinLogOptions, read_map, text};
-use crate::encryption::WrongKey;
+use crate::encryption::{UNKNOWN, WrongKey};
 use crate::value::{Range, Refusal, Value};
 use crate::yaml::Node;
 
-const UNKNOWN: &str = "to be one of the keys in docs/user/fqltool.md";
-
 /// `full_query_logging_options`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryLogOptions {
     /// `log_dir`; `None`: `nodetool enablefullquerylog` needs `--path`.
     pub log_dir: Option<String>,
     /// Queue and files.
     pub log: BinLogOptions,
-}
-
-impl Default for QueryLogOptions {
-    fn default() -> Self {
-        QueryLogOptions { log_dir: None, log: BinLogOptions::default() }
-    }
 }
 
 impl QueryLogOptions {
@@ -124,7 +116,7 @@ mod tests {
             let errors = parse(text).unwrap_err();
             assert!(errors.iter().any(|e| e.starts_with(key) && e.contains(part)), "{errors:?}");
         };
-        check("{enabled: true}", "enabled:", "docs/user/fqltool.md");
+        check("{enabled: true}", "enabled:", "known key");
         check("{block: maybe}", "block:", "true or false");
         check("{roll_cycle: FOO}", "roll_cycle:", "HOURLY");
         check("{archive_command: /bin/true}", "archive_command:", "%path");

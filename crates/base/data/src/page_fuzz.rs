@@ -33,6 +33,7 @@ fn shape() -> TableShape {
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 5,
     })

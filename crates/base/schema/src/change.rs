@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use types::{CqlType, UdtType};
 
+use crate::digest::digest_uuid;
 use crate::encode;
 use crate::functions::{UserAggregate, UserFunction};
 use crate::model::{Keyspace, KeyspaceParams, Schema, Table};
@@ -88,7 +89,7 @@ pub enum SchemaError {
     /// It exists already.
     #[error("{what} \"{name}\" already exists")]
     AlreadyExists {
-        /// `keyspace`, `table`, `type`, `function` or `aggregate`.
+        /// `keyspace`, `table`, `type`, `function`, `aggregate` or `index`.
         what: &'static str,
         /// Its name, with the keyspace in front.
         name: String,
@@ -154,6 +155,7 @@ impl Schema {
                 {
                     return Err(SchemaError::AlreadyExists { what: "table", name });
                 }
+                keyspace.check_index_names(table)?;
                 keyspace.tables.insert(table.name.clone(), Arc::new(table.clone()));
             }
             SchemaChange::AlterTable(table) => {
@@ -211,8 +213,25 @@ impl Keyspace {
             }
             Some(_) => {}
         }
+        self.check_index_names(table)?;
         self.tables.insert(table.name.clone(), Arc::new(table.clone()));
         Ok(())
+    }
+
+    /// INV-schema-6: no other table of the keyspace has an index of a name that one of `table` has.
+    fn check_index_names(&self, table: &Table) -> Result<(), SchemaError> {
+        if !table.has_indexes() {
+            return Ok(());
+        }
+        let others = self.tables.values().filter(|other| other.name != table.name);
+        let mut taken = others.flat_map(|other| other.indexes.iter());
+        match taken.find(|index| table.index(&index.name).is_some()) {
+            None => Ok(()),
+            Some(index) => {
+                let name = full(&self.name, &index.name);
+                Err(SchemaError::AlreadyExists { what: "index", name })
+            }
+        }
     }
 
     fn create_type(&mut self, udt: &UdtType) -> Result<(), SchemaError> {
@@ -299,15 +318,5 @@ fn version_of(keyspaces: &BTreeMap<Arc<str>, Arc<Keyspace>>) -> Uuid {
             encode::keyspace(&mut bytes, keyspace);
         }
     }
-    let (low, high) = (codec::xxh3_64(&bytes), {
-        bytes.push(0x48);
-        codec::xxh3_64(&bytes)
-    });
-    let mut id = [0_u8; 16];
-    id[..8].copy_from_slice(&high.to_be_bytes());
-    id[8..].copy_from_slice(&low.to_be_bytes());
-    uuid::Builder::from_bytes(id)
-        .with_variant(uuid::Variant::RFC4122)
-        .with_version(uuid::Version::Md5)
-        .into_uuid()
+    digest_uuid(bytes)
 }

@@ -10,6 +10,7 @@ use types::{CqlType, CustomType, UdtType};
 
 use crate::change::SchemaChange;
 use crate::functions::{UserAggregate, UserFunction};
+use crate::index::{IndexKind, IndexMetadata, IndexRules, IndexTarget, TargetPart};
 use crate::model::{
     Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Table,
     TableKind, TableOptions,
@@ -376,6 +377,48 @@ fn has_unique_ids(t: &Table) -> bool {
     ids.is_sorted_by(|a, b| a < b) && ids.last().is_none_or(|last| last.0 < t.next_column_id)
 }
 
+/// Bit of a table's kind: indexes follow at its end.
+const INDEXED: u8 = 1 << 7;
+
+fn index(out: &mut Vec<u8>, index: &IndexMetadata) {
+    out.put_bytes(index.id.as_bytes());
+    text(out, &index.name);
+    out.put_u8(match index.kind {
+        IndexKind::Keys => 0,
+        IndexKind::Composites => 1,
+        IndexKind::Custom => 2,
+    });
+    map(out, &index.options);
+    text(out, &index.target.column);
+    out.put_u8(index.target.part.code());
+    out.put_u8(match index.rules {
+        IndexRules::Legacy => 0,
+        IndexRules::Sai => 1,
+    });
+}
+
+fn read_index(r: &mut Reader<'_>) -> Result<IndexMetadata, DecodeError> {
+    let id = Uuid::from_bytes(r.array::<16>()?);
+    let name = read_text(r)?.into();
+    let kind = match r.u8()? {
+        0 => IndexKind::Keys,
+        1 => IndexKind::Composites,
+        2 => IndexKind::Custom,
+        other => return Err(r.invalid(i64::from(other))),
+    };
+    let options = read_map(r)?;
+    let column = read_text(r)?.into();
+    let part = r.u8()?;
+    let part = TargetPart::of_code(part).ok_or_else(|| r.invalid(i64::from(part)))?;
+    let rules = match r.u8()? {
+        0 => IndexRules::Legacy,
+        1 => IndexRules::Sai,
+        other => return Err(r.invalid(i64::from(other))),
+    };
+    let target = IndexTarget { column, part };
+    Ok(IndexMetadata { id, name, kind, options, target, rules })
+}
+
 /// Appends a table.
 pub fn table(out: &mut Vec<u8>, t: &Table) {
     stdx::debug_invariant!(
@@ -396,16 +439,26 @@ pub fn table(out: &mut Vec<u8>, t: &Table) {
         t.keyspace,
         t.name
     );
+    stdx::debug_invariant!(
+        t.has_valid_indexes(),
+        "INV-schema-6: indexes of {}.{} out of order, or of a column that it does not have",
+        t.keyspace,
+        t.name
+    );
     out.put_bytes(t.id.0.as_bytes());
     text(out, &t.keyspace);
     text(out, &t.name);
-    out.put_u8(match t.kind {
-        TableKind::Regular => 0,
-        TableKind::Virtual => 1,
-        TableKind::Compact(CompactForm::Static) => 2,
-        TableKind::Compact(CompactForm::Dense) => 3,
-        TableKind::Compact(CompactForm::DenseCompound) => 4,
-    });
+    let indexed = if t.has_indexes() { INDEXED } else { 0 };
+    out.put_u8(
+        indexed
+            | match t.kind {
+                TableKind::Regular => 0,
+                TableKind::Virtual => 1,
+                TableKind::Compact(CompactForm::Static) => 2,
+                TableKind::Compact(CompactForm::Dense) => 3,
+                TableKind::Compact(CompactForm::DenseCompound) => 4,
+            },
+    );
     out.put_vint_unsigned(t.columns.len() as u64);
     for c in &t.columns {
         column(out, c, t.mask_of(c));
@@ -418,17 +471,24 @@ pub fn table(out: &mut Vec<u8>, t: &Table) {
     }
     out.put_u64(t.version);
     out.put_u16(t.next_column_id);
+    if t.has_indexes() {
+        out.put_vint_unsigned(t.indexes.len() as u64);
+        for i in t.indexes.iter() {
+            index(out, i);
+        }
+    }
 }
 
 /// Reads a table.
 ///
 /// # Errors
-/// Anything that is not a table in this form, columns out of order included.
+/// Anything that is not a table in this form, columns or indexes out of order included.
 pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
     let id = TableId(Uuid::from_bytes(r.array::<16>()?));
     let keyspace = read_text(r)?.into();
     let name = read_text(r)?.into();
-    let kind = match r.u8()? {
+    let tag = r.u8()?;
+    let kind = match tag & !INDEXED {
         0 => TableKind::Regular,
         1 => TableKind::Virtual,
         2 => TableKind::Compact(CompactForm::Static),
@@ -454,6 +514,12 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
     }
     let version = r.u64()?;
     let next_column_id = r.u16()?;
+    let mut indexes = Vec::new();
+    if tag & INDEXED != 0 {
+        for _ in 0..read_count(r)? {
+            indexes.push(Arc::new(read_index(r)?));
+        }
+    }
     let count = |f: fn(&ColumnKind) -> bool| columns.iter().filter(|c| f(&c.kind)).count();
     let partition_key_count = count(|k| matches!(k, ColumnKind::PartitionKey(_)));
     let clustering_count = count(|k| matches!(k, ColumnKind::Clustering { .. }));
@@ -461,7 +527,7 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
     if !columns.iter().map(sort_key).is_sorted() {
         return Err(r.invalid(0));
     }
-    Ok(Table {
+    let table = Table {
         id,
         keyspace,
         name,
@@ -473,9 +539,15 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
         options,
         dropped,
         masks,
+        indexes: indexes.into(),
         version,
         next_column_id,
-    })
+    };
+    // INV-schema-6.
+    if !table.has_valid_indexes() || tag & INDEXED != 0 && !table.has_indexes() {
+        return Err(r.invalid(0));
+    }
+    Ok(table)
 }
 
 /// The order of INV-schema-2.

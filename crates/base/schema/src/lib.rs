@@ -12,18 +12,27 @@
 //! whose result has the column's type. A table without masks is encoded as before there were any, and
 //! so is a keyspace without functions, and one of whose tables none is compact. INV-schema-5: functions and aggregates of a keyspace are ordered
 //! by name and types, and no two of a kind have the same name and types.
+//! INV-schema-6: names of indexes are unique in their keyspace; `Table::indexes` is ordered by name and has indexes of
+//! columns of the table only. A table without indexes is encoded as before there were any.
 
 pub mod change;
+mod digest;
 pub mod encode;
 pub mod functions;
+pub mod index;
 pub mod model;
 pub mod table_encryption;
+mod table_indexes;
 #[cfg(test)]
 mod tests;
 pub mod tombstone_gc;
 
 pub use change::{LOCAL_KEYSPACES, SchemaChange, SchemaError};
 pub use functions::{UserAggregate, UserFunction};
+pub use index::{
+    INDEX_CLASS, INDEX_TARGET, IndexKind, IndexMetadata, IndexRules, IndexTarget, TargetPart,
+    index_id,
+};
 pub use model::{
     Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Schema,
     Table, TableKind, TableOptions,

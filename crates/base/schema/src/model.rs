@@ -8,6 +8,7 @@ use types::{CqlType, UdtType};
 
 use crate::encode::sort_key;
 use crate::functions::{UserAggregate, UserFunction};
+use crate::index::IndexMetadata;
 
 /// Everything that exists, at one epoch. Shared as `Arc<Schema>`; never edited in place.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +117,8 @@ pub struct Table {
     pub dropped: BTreeMap<Arc<str>, DroppedColumn>,
     /// Masks of columns that have one (INV-schema-4).
     pub masks: BTreeMap<ColumnId, ColumnMask>,
+    /// Secondary indexes, ordered by name (INV-schema-6).
+    pub indexes: Arc<[Arc<IndexMetadata>]>,
     /// Grows by one at every ALTER of this table; written into mutations, 1 at CREATE.
     pub version: u64,
     /// The next column id to assign: above every id ever used in this table.

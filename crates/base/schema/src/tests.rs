@@ -9,8 +9,9 @@ use types::{CqlType, UdtType};
 
 use crate::encode;
 use crate::{
-    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, KeyspaceParams, Schema,
-    SchemaChange, SchemaError, Table, TableKind, TableOptions, UserAggregate, UserFunction,
+    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, IndexKind, IndexMetadata,
+    IndexRules, IndexTarget, KeyspaceParams, Schema, SchemaChange, SchemaError, Table, TableKind,
+    TableOptions, TargetPart, UserAggregate, UserFunction, index_id,
 };
 
 fn udt(fields: &[(&str, CqlType)]) -> UdtType {
@@ -50,6 +51,7 @@ fn table(version: u64) -> Table {
         options: TableOptions { comment: "it's".to_owned(), ..TableOptions::default() },
         dropped: BTreeMap::from([("gone".into(), dropped)]),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version,
         next_column_id: 6,
     }
@@ -74,6 +76,113 @@ fn masked(version: u64) -> Table {
     ];
     let masks = masks.into_iter().map(|(id, mask)| (ColumnId(id), mask)).collect();
     Table { masks, ..table(version) }
+}
+
+fn index(name: &str, column: &str, part: TargetPart) -> IndexMetadata {
+    let options = [("class_name", "sai"), ("target", column)];
+    IndexMetadata {
+        id: index_id(table(1).id, name, 2),
+        name: name.into(),
+        kind: IndexKind::Custom,
+        options: options.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        target: IndexTarget { column: column.into(), part },
+        rules: IndexRules::Sai,
+    }
+}
+
+fn indexed(version: u64) -> Table {
+    let parts = [TargetPart::Values, TargetPart::Keys, TargetPart::Entries, TargetPart::Full];
+    let mut table = table(version);
+    for (name, part) in ["v", "Keys", "e", "f"].into_iter().zip(parts) {
+        table.indexes = table.indexes_with(index(name, "m", part));
+    }
+    let options = [("target".to_owned(), "c".to_owned())].into();
+    let legacy = index("c", "c", TargetPart::Simple);
+    let (kind, rules) = (IndexKind::Composites, IndexRules::Legacy);
+    table.indexes = table.indexes_with(IndexMetadata { options, kind, rules, ..legacy });
+    let keys = IndexMetadata { kind: IndexKind::Keys, ..index("k", "k", TargetPart::Simple) };
+    table.indexes = table.indexes_with(keys);
+    table
+}
+
+#[test]
+fn a_table_with_indexes_is_written_as_the_format_says() {
+    let mut bytes = Vec::new();
+    encode::table(&mut bytes, &indexed(1));
+    let mut one = table(1);
+    one.indexes = one.indexes_with(index("i", "m", TargetPart::Entries));
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    encode::table(&mut without, &table(1));
+    encode::table(&mut with, &one);
+    let kind = without.iter().zip(&with).position(|(a, b)| a != b).unwrap();
+    assert_eq!((without[kind], with[kind]), (0, 128));
+    let id = index_id(table(1).id, "i", 2);
+    let mut expect = [&[1], &id.as_bytes()[..]].concat();
+    expect.extend_from_slice(b"\x01i\x02\x02\x0aclass_name\x03sai\x06target\x01m\x01m\x03\x01");
+    assert_eq!(with[without.len()..], expect);
+    assert_eq!((bytes.len(), codec::xxh3_64(&bytes)), (673, 0x618c_984d_e0ec_07f5));
+}
+
+/// INV-schema-6.
+#[test]
+fn indexes_out_of_order_or_of_missing_columns_are_not_read() {
+    let written = |change: fn(&mut Vec<Arc<IndexMetadata>>)| {
+        let mut table = indexed(1);
+        let mut indexes = table.indexes.to_vec();
+        change(&mut indexes);
+        table.indexes = indexes.into();
+        table
+    };
+    assert!(written(|_| {}).has_valid_indexes());
+    assert!(!written(|all| all.swap(0, 1)).has_valid_indexes());
+    assert!(!written(|all| all.insert(0, all[0].clone())).has_valid_indexes());
+    assert!(
+        !written(|all| all.push(Arc::new(index("z", "gone", TargetPart::Simple))))
+            .has_valid_indexes()
+    );
+    let mut bytes = Vec::new();
+    encode::table(&mut bytes, &indexed(1));
+    let name = bytes.windows(5).position(|at| at == b"\x04Keys").unwrap();
+    bytes[name + 1] = b'~';
+    assert!(encode::read_table(&mut Reader::new(&bytes, "table")).is_err());
+}
+
+/// INV-schema-6.
+#[test]
+fn a_name_of_an_index_is_taken_in_all_tables_of_its_keyspace() {
+    let schema = schema().apply(&SchemaChange::AlterTable(indexed(2))).unwrap();
+    let keyspace = schema.keyspace("ks").unwrap();
+    let (found, keys) = keyspace.index("Keys").unwrap();
+    assert_eq!((&*found.name, keys.target.part), ("t", TargetPart::Keys));
+    let other = |table: Table| {
+        let (id, name) = (TableId(Uuid::from_u128(43)), "other".into());
+        SchemaChange::CreateTable(Table { id, name, ..table })
+    };
+    let taken = schema.apply(&other(indexed(1))).unwrap_err();
+    assert!(matches!(taken, SchemaError::AlreadyExists { what: "index", .. }), "{taken}");
+    let two = schema.apply(&other(table(1))).unwrap();
+    let with = Table { id: TableId(Uuid::from_u128(43)), name: "other".into(), ..indexed(2) };
+    let taken = two.apply(&SchemaChange::AlterTable(with.clone())).unwrap_err();
+    let name = "ks.Keys".to_owned();
+    assert_eq!(taken, SchemaError::AlreadyExists { what: "index", name });
+    // The table may keep its own.
+    let kept = Table { version: 3, indexes: indexed(3).indexes_without("Keys"), ..indexed(3) };
+    let schema = two.apply(&SchemaChange::AlterTable(kept)).unwrap();
+    let with =
+        Table { indexes: table(1).indexes_with(index("Keys", "m", TargetPart::Keys)), ..with };
+    assert!(schema.apply(&SchemaChange::AlterTable(with)).is_ok());
+}
+
+#[test]
+fn an_index_that_is_made_again_has_another_id() {
+    let id = table(1).id;
+    assert_eq!(index_id(id, "i", 2), index_id(id, "i", 2));
+    let others = [
+        index_id(id, "i", 3),
+        index_id(id, "j", 2),
+        index_id(TableId(Uuid::from_u128(43)), "i", 2),
+    ];
+    assert!(others.iter().all(|other| *other != index_id(id, "i", 2)), "{others:?}");
 }
 
 fn compact(form: CompactForm) -> Table {
@@ -129,6 +238,7 @@ fn every_change_survives_its_encoding_and_no_cut_of_it_is_accepted() {
         SchemaChange::CreateTable(table(1)),
         SchemaChange::AlterTable(table(7)),
         SchemaChange::AlterTable(masked(8)),
+        SchemaChange::AlterTable(indexed(9)),
         SchemaChange::CreateTable(compact(CompactForm::Static)),
         SchemaChange::CreateTable(compact(CompactForm::Dense)),
         SchemaChange::CreateTable(compact(CompactForm::DenseCompound)),

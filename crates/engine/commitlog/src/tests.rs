@@ -38,6 +38,7 @@ fn table() -> Table {
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 3,
         next_column_id: 0,
     }

@@ -40,6 +40,7 @@ pub fn table_of_header(header: &SerializationHeader) -> Table {
         options: TableOptions::default(),
         dropped: Default::default(),
         masks: Default::default(),
+        indexes: Default::default(),
         version: 1,
     }
 }

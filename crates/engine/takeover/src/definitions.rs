@@ -371,6 +371,7 @@ fn table(
         options: options(row)?,
         dropped,
         masks,
+        indexes: Default::default(),
         version: 1,
         next_column_id: next,
     })

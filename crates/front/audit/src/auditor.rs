@@ -167,10 +167,11 @@ impl Auditor {
         self.record_change(&settings);
         let settings = Arc::new(settings);
         let prepare = || AuditRequest::Prepare(settings.clone());
-        self.tell_all(prepare).await?;
+        let prepared = self.tell_all(prepare).await;
         let opened = self.files.swap(file_settings(&settings)).await;
-        self.tell_all(|| AuditRequest::Begin).await?;
-        opened
+        // In any case: what is prepared holds requests back until it is written.
+        let begun = self.tell_all(|| AuditRequest::Begin).await;
+        prepared.and(opened).and(begun)
     }
 
     /// Writes the queued events, for some seconds at most, and stops. To be called on every shard before the node stops

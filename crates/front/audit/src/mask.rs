@@ -5,7 +5,8 @@
 use std::borrow::Cow;
 
 const WORD: &str = "password";
-const MASK: &str = "*******";
+/// Shown instead of a password.
+pub const MASK: &str = "*******";
 
 /// Returns the offset of the word `password` in any case.
 fn find_word(text: &str, from: usize) -> Option<usize> {

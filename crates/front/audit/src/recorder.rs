@@ -5,7 +5,7 @@
 use crate::event::{Event, EventType};
 use crate::line::escape;
 use crate::mask;
-use crate::statement::{StatementFacts, facts};
+use crate::statement::{StatementFacts, facts, without_password};
 use cql_wire::ErrorCode;
 use query::{
     ClientState, ObservedFailure, ObservedRequest, ObservedStatement, PreparedId, RequestRecord,
@@ -173,7 +173,7 @@ impl Described {
             Ok(parsed) => {
                 let facts = facts(&parsed.kind, keyspace);
                 let text = match &facts.password {
-                    Some(password) => mask::mask(&text, password).into(),
+                    Some(password) => without_password(&text, password).into(),
                     None => text,
                 };
                 Described { facts, text }

@@ -3,9 +3,21 @@
 //! Source: the lines that Cassandra 5.0.9 writes, see `testdata/cassandra-5.0.9.txt` of `cql-server`.
 
 use crate::event::EventType;
+use crate::mask;
 use cql_plan::auth::Resource;
 use cql_syntax::ast::{self, QualifiedName, RoleOption, StatementKind, UserPassword};
+use std::borrow::Cow;
 use std::rc::Rc;
+
+/// Replaces the password of a statement that was parsed. A text whose password is still not the mask, because another
+/// part of it looked like the password, is cut.
+pub fn without_password<'t>(text: &'t str, password: &str) -> Cow<'t, str> {
+    let masked = mask::mask(text, password);
+    let is_masked = password.is_empty()
+        || cql_syntax::parse(&masked)
+            .is_ok_and(|parsed| facts(&parsed.kind, None).password.as_deref() == Some(mask::MASK));
+    if is_masked { masked } else { mask::cut(text) }
+}
 
 /// Facts about a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,4 +202,27 @@ fn of_user(password: Option<&UserPassword>) -> Option<&str> {
     password.map(|password| match password {
         UserPassword::Plain(password) | UserPassword::Hashed(password) => password.as_str(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_not_shown_where_another_part_of_the_statement_looks_like_it() {
+        let shown = |text: &str, password: &str| without_password(text, password).into_owned();
+        let plain = "ALTER ROLE r WITH PASSWORD = 'abc'";
+        assert_eq!(shown(plain, "abc"), "ALTER ROLE r WITH PASSWORD = '*******'");
+        for (text, password) in [
+            ("ALTER ROLE r WITH PASSWORD /* abc */ = 'abc'", "abc"),
+            ("/* set password */ ALTER ROLE r WITH PASSWORD = 'word'", "word"),
+            ("ALTER ROLE password_x WITH PASSWORD = 'x'", "x"),
+            ("ALTER ROLE r WITH PASSWORD = '='", "="),
+        ] {
+            let parsed = cql_syntax::parse(text).unwrap();
+            assert_eq!(facts(&parsed.kind, None).password.as_deref(), Some(password), "{text}");
+            let shown = shown(text, password);
+            assert!(!shown.contains(&format!("'{password}'")), "{shown}");
+        }
+    }
 }

@@ -112,6 +112,9 @@ impl Server {
         if !known {
             self.verify_on_first(attempt).await?;
         }
+        // A login may wait for seconds: the role may have changed.
+        let can_login = can_login
+            && self.query.snapshot().auth.roles.get(&credentials.user).is_some_and(|r| r.can_login);
         if !can_login {
             let text = format!("{} is not permitted to log in", credentials.user);
             return Err(LoginRefusal::Denied(text));
@@ -156,7 +159,7 @@ impl Server {
         attempt: LoginAttempt,
     ) -> std::result::Result<(), LoginRefusal> {
         let Some(desk) = self.desk.borrow().clone() else { return Err(busy()) };
-        if self.is_draining() {
+        if self.is_stopping.get() {
             return Err(stopping());
         }
         let LoginAttempt { user, password, address } = attempt;
@@ -205,7 +208,7 @@ impl Server {
                     let queued = Queued::begin(desk, network);
                     let ended = self.rt.timeout(deadline, queued.ended.notified());
                     let ended = first_of(ended, self.drained.notified()).await;
-                    if ended.is_none() || self.is_draining() {
+                    if ended.is_none() || self.is_stopping.get() {
                         return Err(stopping());
                     }
                 }
@@ -236,7 +239,7 @@ impl Server {
     async fn pause(&self, wait: Duration) -> std::result::Result<(), LoginRefusal> {
         let drained = self.drained.notified();
         match first_of(self.rt.sleep(wait), drained).await {
-            Some(()) if !self.is_draining() => Ok(()),
+            Some(()) if !self.is_stopping.get() => Ok(()),
             _ => Err(stopping()),
         }
     }
@@ -257,7 +260,7 @@ impl Server {
         // A server that stops waits for no turn.
         let turn = first_of(turn, self.drained.notified()).await;
         let Some(Ok(_turn)) = turn else { return Err(shed()) };
-        if self.is_draining() {
+        if self.is_stopping.get() {
             return Err(stopping());
         }
         if self.knows(credentials) {

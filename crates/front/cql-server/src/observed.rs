@@ -71,7 +71,8 @@ pub(crate) fn observe(
     at_once: &mut Vec<u8>,
 ) -> Result<Step<Vec<u8>>> {
     let About { ticket, request } = *about;
-    let is_startup = matches!(request, Request::Startup(_));
+    // Both log a client in.
+    let is_login = matches!(request, Request::Startup(_) | Request::AuthResponse(_));
     let (session, stream) = (&sink.session, sink.stream);
     if let Some(record) = session.observed.by_stream.borrow_mut().get_mut(&stream) {
         query::note_generated(record, &server.query);
@@ -84,7 +85,7 @@ pub(crate) fn observe(
             let mut out = future.await;
             if let Some(taken) = finish(&server.query, &sink.session, sink.stream) {
                 let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
-                if is_startup && !was_taken {
+                if is_login && !was_taken {
                     sink.session.refuse_startup();
                 }
             }
@@ -96,7 +97,7 @@ pub(crate) fn observe(
                 let mut out = std::mem::take(at_once);
                 Ok(Step::Waits(Box::pin(async move {
                     let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
-                    if is_startup && !was_taken {
+                    if is_login && !was_taken {
                         sink.session.refuse_startup();
                     }
                     out

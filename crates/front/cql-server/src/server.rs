@@ -72,6 +72,8 @@ pub(crate) struct Server {
     pub(crate) commits_wait: Cell<bool>,
     waiting: Cell<usize>,
     pub(crate) drained: rt::sync::Notify,
+    /// The server ends, unlike one whose port is closed for a while: logins of the API go on then.
+    pub(crate) is_stopping: Cell<bool>,
     /// Number of requests out of 2^32 that are sampled for tracing.
     traced_by_chance: Cell<u64>,
     /// Connections may begin with protocols older than the current one.
@@ -226,12 +228,18 @@ impl CqlServer {
 
     /// Refuses new requests, finishes running ones, closes all connections of this shard.
     pub async fn stop(&self) {
-        self.end_connections();
+        self.begin_to_stop();
         self.inner.gate.close().await;
         let desk = self.inner.desk.borrow_mut().take();
         if let Some(desk) = desk {
             desk.stop().await;
         }
+    }
+
+    /// Refuses requests and logins from now on, those of the API too.
+    pub(crate) fn begin_to_stop(&self) {
+        self.inner.is_stopping.set(true);
+        self.end_connections();
     }
 
     pub(crate) fn end_connections(&self) {
@@ -269,6 +277,7 @@ impl Server {
             commits_wait: Cell::new(false),
             waiting: Cell::new(0),
             drained: rt::sync::Notify::new(),
+            is_stopping: Cell::new(false),
             traced_by_chance: Cell::new(0),
             allow_older_protocols: Cell::new(settings.allow_older_protocols),
             listening: Cell::new(0),

@@ -60,15 +60,21 @@ pub fn run(options: &Replay) -> Result<u8, Failure> {
         replayed: 0,
         began: Instant::now(),
     };
+    let mut failed = Ok(());
     {
         let mut merge = Merge::new(sources.iter_mut().map(|source| move || source.next_record()));
-        while !interrupted.load(Ordering::Relaxed) {
-            let Some(record) = merge.next_record()? else { break };
-            replay.step(record, &interrupted)?;
+        while failed.is_ok() && !interrupted.load(Ordering::Relaxed) {
+            failed = match merge.next_record() {
+                Ok(None) => break,
+                Ok(Some(record)) => replay.step(record, &interrupted),
+                Err(failure) => Err(failure),
+            };
         }
     }
     let damaged = sources.iter().map(RecordSource::damaged).sum::<usize>();
-    replay.finish(damaged, interrupted.load(Ordering::Relaxed))
+    // Hours of a replay are reported, and its files closed, also when it ends with a failure.
+    let finished = replay.finish(damaged, interrupted.load(Ordering::Relaxed));
+    failed.and(finished)
 }
 
 /// A flag that SIGINT and SIGTERM set. The second signal ends the process.

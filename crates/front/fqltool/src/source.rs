@@ -170,8 +170,11 @@ impl OwnFiles {
     }
 
     fn next(&mut self) -> Result<Option<QueryRecord>, Failure> {
+        // The file in use is read for the last time: another one follows it.
+        let mut is_last = false;
         loop {
             if self.current.is_none() {
+                is_last = false;
                 let Some(path) = self.next_file()? else { return Ok(None) };
                 let file = File::open(&path);
                 let file = file.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
@@ -181,9 +184,13 @@ impl OwnFiles {
             match current.next() {
                 Ok(Piece::Record(record)) => return Ok(Some(record)),
                 Ok(Piece::End | Piece::Cut(_))
-                    if self.follow == Follow::Yes && self.next_file()?.is_none() =>
+                    if self.follow == Follow::Yes && !std::mem::replace(&mut is_last, true) =>
                 {
-                    return Ok(None);
+                    if self.next_file()?.is_none() {
+                        return Ok(None);
+                    }
+                    // Records may have been appended before the next file began: once more.
+                    continue;
                 }
                 Ok(Piece::End) => {}
                 Ok(Piece::Cut(offset)) => {

@@ -10,7 +10,7 @@ use audit::binlog::{
     Archiver, BinaryFiles, CLOSE_MAX, Destination, FileSettings, FileWriter, FullQueue, Layout,
     LogCounters, Pushed, RecordQueue, WAIT_MAX, Writer, check_directory, wait_for,
 };
-use conf::QueryLogOptions;
+use conf::{QueryLogOptions, RollCycle};
 use query::{ClientState, Executor, Failure, RequestObserver, RequestRecord, Taken};
 use query_log::format::{EXTENSION, QUERY_LOG};
 use rt::sync::Semaphore;
@@ -210,8 +210,10 @@ impl QueryLogger {
             Err(error) if error.kind == IoErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(|error| failed("", error))?,
         };
-        for entry in entries.iter().filter(|e| !e.is_dir && e.name.ends_with(EXTENSION)) {
-            let name = format!("/{}", entry.name);
+        let files: Vec<_> =
+            entries.into_iter().filter(|e| !e.is_dir).map(|e| (e.name, e.len)).collect();
+        for (name, _) in layout(RollCycle::HOURLY).finished(&files, "") {
+            let name = format!("/{name}");
             match fs.remove_file(&format!("{directory}{name}")).await {
                 Err(error) if error.kind != IoErrorKind::NotFound => {
                     return Err(failed(&name, error));
@@ -336,12 +338,15 @@ impl RequestObserver for Observer {
     }
 }
 
+fn layout(cycle: RollCycle) -> Layout {
+    Layout::Binary(BinaryFiles { cycle, extension: EXTENSION, header: QUERY_LOG.header() })
+}
+
 fn file_settings(settings: &QueryLogSettings) -> FileSettings {
     let options = &settings.options;
-    let (cycle, header) = (options.log.roll_cycle, QUERY_LOG.header());
     FileSettings {
         directory: settings.directory.clone(),
-        layout: Layout::Binary(BinaryFiles { cycle, extension: EXTENSION, header }),
+        layout: layout(options.log.roll_cycle),
         bytes_max: options.log.max_log_size,
         archive_command: options.log.archive_command.clone(),
         max_archive_retries: options.log.max_archive_retries,

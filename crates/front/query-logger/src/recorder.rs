@@ -4,6 +4,7 @@
 
 use audit::binlog::Weighed;
 use audit::mask;
+use audit::statement::{facts, without_password};
 use query::{ObservedRequest, ObservedStatement, ObservedValue, RequestDetails, RequestRecord};
 use query_log::format::push_record;
 use query_log::record::{NO_NOW, NO_TIMESTAMP};
@@ -78,8 +79,8 @@ fn text(statement: &ObservedStatement) -> Option<String> {
         return Some(text.to_string());
     }
     Some(match cql_syntax::parse(text) {
-        Ok(parsed) => match audit::statement::facts(&parsed.kind, None).password {
-            Some(password) => mask::mask(text, &password).into_owned(),
+        Ok(parsed) => match facts(&parsed.kind, None).password {
+            Some(password) => without_password(text, &password).into_owned(),
             None => text.to_string(),
         },
         Err(_) => mask::cut(text).into_owned(),

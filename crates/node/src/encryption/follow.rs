@@ -129,7 +129,7 @@ impl KeyFollower {
         let section = self.reading.section;
         let now = self.rt.wall().0.div_euclid(1_000_000);
         let prepared = read.and_then(|sources| (self.prepare)(&sources));
-        match prepared.and_then(|prepared| unexpired(section, prepared, now)) {
+        match prepared.and_then(|prepared| self.unexpired(prepared, now)) {
             Ok(Prepared { certificates, put_to_use }) => {
                 put_to_use();
                 self.reload.borrow_mut().loaded(fingerprint);
@@ -149,6 +149,32 @@ impl KeyFollower {
                 Err(error)
             }
         }
+    }
+
+    /// Refuses an expired certificate: peers and clients would, so the one in use is at least as good. One that is in
+    /// use already is no reason against new authorities and revocation lists.
+    fn unexpired(&self, prepared: Prepared, now: i64) -> Result<Prepared, TlsError> {
+        let in_use = self.certificates.borrow();
+        let is_new = |found: &PeerCertificate| {
+            let is_same = |c: &PeerCertificate| {
+                (&c.subject, c.not_after) == (&found.subject, found.not_after)
+            };
+            !in_use.iter().any(|(certificate, _)| is_same(certificate))
+        };
+        let mut found = prepared.certificates.iter();
+        let Some(expired) = found.find(|found| found.not_after < now && is_new(found)) else {
+            drop(in_use);
+            return Ok(prepared);
+        };
+        stdx::reached!("node-expired-certificate-refused");
+        let days = (now - expired.not_after) / 86_400;
+        let since = if days == 0 { "today".to_owned() } else { format!("{days} days ago") };
+        Err(TlsError {
+            place: format!("\"{}\"", self.reading.section),
+            problem: format!("the certificate of {} expired {since}", expired.subject),
+            remedy: "install a renewed one, or correct the clock of this machine and run nodetool reloadssl"
+                .to_owned(),
+        })
     }
 
     fn report_expiry(&self) {
@@ -173,21 +199,6 @@ impl KeyFollower {
             }
         }
     }
-}
-
-/// Peers and clients would refuse an expired certificate, so whatever is in use is at least as good.
-fn unexpired(section: &str, prepared: Prepared, now: i64) -> Result<Prepared, TlsError> {
-    let Some(expired) = prepared.certificates.iter().find(|found| found.not_after < now) else {
-        return Ok(prepared);
-    };
-    stdx::reached!("node-expired-certificate-refused");
-    let days = (now - expired.not_after) / 86_400;
-    let since = if days == 0 { "today".to_owned() } else { format!("{days} days ago") };
-    Err(TlsError {
-        place: format!("\"{section}\""),
-        problem: format!("the certificate of {} expired {since}", expired.subject),
-        remedy: "install a renewed one, or correct the clock of this machine".to_owned(),
-    })
 }
 
 fn watched(certificates: Vec<PeerCertificate>) -> Vec<(PeerCertificate, ExpiryWatch)> {

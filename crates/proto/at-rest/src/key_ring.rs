@@ -119,7 +119,10 @@ impl KeyRing {
             record.provider == self.provider && record.version == 0 && record.envelope.is_empty();
         let found = self.keys.iter().find(|key| key.id == record.key).filter(|_| is_ours);
         let missing = || missing_key(record);
-        record.unwrap(&found.ok_or_else(missing)?.cipher)
+        // The record's checksum was right, so its bytes are those that were written.
+        let wrong =
+            |_| SealError::WrongKey { provider: record.provider.clone(), key: record.key.clone() };
+        record.unwrap(&found.ok_or_else(missing)?.cipher).map_err(wrong)
     }
 
     /// Returns true if a record is wrapped by the active key.

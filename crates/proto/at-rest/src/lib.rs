@@ -86,6 +86,17 @@ pub enum SealError {
         /// Id of the named key.
         key: String,
     },
+    /// The record is whole, and the key of that id does not open it.
+    #[error(
+        "key \"{key}\" of {provider} does not open it: another secret has that id, or the record was changed; restore \
+         the key that the file was written with"
+    )]
+    WrongKey {
+        /// Name of the provider.
+        provider: String,
+        /// Id of the named key.
+        key: String,
+    },
     /// Its provider did not answer, or refused.
     #[error("it needs key \"{key}\" of {provider}: {what}")]
     Provider {

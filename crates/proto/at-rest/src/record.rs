@@ -155,7 +155,8 @@ mod tests {
         let read = KeyRecord::decode(&bytes).unwrap();
         assert_eq!(read, record);
         assert_eq!(ring("2026-11", 1).open(&read), Ok(key.clone()));
-        assert!(ring("2026-11", 2).open(&read).unwrap_err().is_damage(), "another key of that id");
+        let other = ring("2026-11", 2).open(&read).unwrap_err();
+        assert!(matches!(other, SealError::WrongKey { .. }) && !other.is_damage(), "{other}");
         assert!(!ring("2026-12", 1).open(&read).unwrap_err().is_damage(), "it is not known");
         for at in 0..bytes.len() {
             let mut bad = bytes.clone();

@@ -28,10 +28,18 @@ pub const COMPACT_TABLES: u64 = 1 << 4;
 pub const MASKS_BY_FUNCTIONS: u64 = 1 << 5;
 /// CIDR groups and the roles that are kept to some.
 pub const CIDR_GROUPS: u64 = 1 << 6;
+/// Secondary indexes, within the definition of a table.
+pub const INDEXES: u64 = 1 << 7;
 
 /// Features of this build.
-pub const SUPPORTED: u64 =
-    ROLES | HANDOVER | MASKS | FUNCTIONS | COMPACT_TABLES | MASKS_BY_FUNCTIONS | CIDR_GROUPS;
+pub const SUPPORTED: u64 = ROLES
+    | HANDOVER
+    | MASKS
+    | FUNCTIONS
+    | COMPACT_TABLES
+    | MASKS_BY_FUNCTIONS
+    | CIDR_GROUPS
+    | INDEXES;
 
 impl Transformation {
     /// Returns the features that a member needs to read this entry, one bit each.
@@ -56,7 +64,8 @@ impl Transformation {
                     let masks = if table.masks.is_empty() { 0 } else { MASKS };
                     let by_users = table.masks.values().any(|mask| mask.users.is_some());
                     let masks = masks | if by_users { MASKS_BY_FUNCTIONS } else { 0 };
-                    masks | table.compact_form().map_or(0, |_| COMPACT_TABLES)
+                    let indexes = if table.has_indexes() { INDEXES } else { 0 };
+                    masks | indexes | table.compact_form().map_or(0, |_| COMPACT_TABLES)
                 }
                 SchemaChange::PutFunction(_)
                 | SchemaChange::DropFunction { .. }
@@ -123,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_need_masks_and_compact_tables_only_where_they_have_them() {
+    fn tables_need_masks_indexes_and_compact_tables_only_where_they_have_them() {
         let mut table = crate::testing::table();
         let needs = |table: &schema::Table| {
             let create = schema::SchemaChange::CreateTable(table.clone());
@@ -142,6 +151,17 @@ mod tests {
         assert_eq!(needs(&table), MASKS | COMPACT_TABLES);
         table.masks.clear();
         assert_eq!(needs(&table), COMPACT_TABLES);
+        table.kind = schema::TableKind::Regular;
+        let index = schema::IndexMetadata {
+            id: schema::index_id(table.id, "i", 2),
+            name: "i".into(),
+            kind: schema::IndexKind::Composites,
+            options: [("target".to_owned(), "v".to_owned())].into(),
+            target: schema::IndexTarget { column: "v".into(), part: schema::TargetPart::Simple },
+            rules: schema::IndexRules::Legacy,
+        };
+        table.indexes = table.indexes_with(index);
+        assert_eq!(needs(&table), INDEXES);
     }
 
     #[test]

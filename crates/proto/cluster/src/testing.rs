@@ -83,6 +83,7 @@ pub(crate) fn table() -> schema::Table {
         options: schema::TableOptions::default(),
         dropped: Default::default(),
         masks: Default::default(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 0,
     }

@@ -12,6 +12,7 @@ use codec::{DecodeError, Reader, Writer};
 use cql_plan::column_source::Source;
 use cql_plan::select::{BoundFilters, BoundSelect, Filter, SelectPlan, Test};
 use data::{RowFilter, RowFold};
+use index_format::text::TextOptions;
 use schema::Table;
 use stdx::{DeletionSeconds, WallMicros};
 
@@ -32,6 +33,12 @@ const RANGE: u8 = 2;
 const CONTAINS: u8 = 3;
 const CONTAINS_KEY: u8 = 4;
 const ENTRY: u8 = 5;
+const ANALYZED: u8 = 6;
+
+/// Options of analysed text.
+const IGNORES_CASE: u8 = 1;
+const NORMALIZES: u8 = 2;
+const FOLDS_TO_ASCII: u8 = 4;
 
 const START: u8 = 1;
 const START_INCLUSIVE: u8 = 2;
@@ -247,7 +254,39 @@ fn put_test(test: &Test, out: &mut Vec<u8>) {
             out.put_bytes_vint(key);
             out.put_bytes_vint(value);
         }
+        Test::Analyzed(options, test) => {
+            out.put_u8(ANALYZED);
+            let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+            out.put_u8(
+                flag(options.ignores_case, IGNORES_CASE)
+                    | flag(options.normalizes, NORMALIZES)
+                    | flag(options.folds_to_ascii, FOLDS_TO_ASCII),
+            );
+            put_test(test, out);
+        }
     }
+}
+
+/// A test whose text is changed: its options, then the test, which is of one value.
+fn take_analyzed(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
+    let flags = r.u8()?;
+    if flags == 0 || flags > (IGNORES_CASE | NORMALIZES | FOLDS_TO_ASCII) {
+        return Err(r.invalid(i64::from(flags)));
+    }
+    let options = TextOptions {
+        ignores_case: flags & IGNORES_CASE != 0,
+        normalizes: flags & NORMALIZES != 0,
+        folds_to_ascii: flags & FOLDS_TO_ASCII != 0,
+    };
+    let kind = r.u8()?;
+    let value = r.bytes_vint()?.to_vec();
+    let test = match kind {
+        EQ => Test::Eq(value),
+        CONTAINS => Test::Contains(value),
+        CONTAINS_KEY => Test::ContainsKey(value),
+        other => return Err(r.invalid(i64::from(other))),
+    };
+    Ok(Test::Analyzed(options, Box::new(test)))
 }
 
 fn take_test(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
@@ -274,6 +313,7 @@ fn take_test(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
         CONTAINS => Test::Contains(value(r)?),
         CONTAINS_KEY => Test::ContainsKey(value(r)?),
         ENTRY => Test::Entry(value(r)?, value(r)?),
+        ANALYZED => take_analyzed(r)?,
         other => return Err(r.invalid(i64::from(other))),
     })
 }

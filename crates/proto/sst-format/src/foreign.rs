@@ -126,6 +126,7 @@ mod tests {
             options: TableOptions::default(),
             dropped: Default::default(),
             masks: Default::default(),
+            indexes: Default::default(),
             version: 1,
             next_column_id: 3,
         }

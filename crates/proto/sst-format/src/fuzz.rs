@@ -268,6 +268,7 @@ mod tests {
             options: schema::TableOptions::default(),
             dropped: Default::default(),
             masks: Default::default(),
+            indexes: Default::default(),
             version: 1,
             next_column_id: 901,
             columns,

@@ -48,6 +48,7 @@ fn table(options: TableOptions) -> Table {
         options,
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 5,
     }

@@ -122,17 +122,21 @@ impl FileKeys {
 
     /// Returns true if a new data key can be wrapped without asking a provider.
     pub fn has_active(&self, source: Option<&KeySource>) -> bool {
-        source.is_none_or(|source| self.0.provided.borrow().active(source).is_some())
+        match source {
+            Some(source) => self.0.provided.borrow().active(source).is_some(),
+            None => self.ring().is_some_and(|ring| ring.active().is_some()),
+        }
     }
 
     /// Waits until a new data key can be wrapped without asking a provider.
     ///
     /// # Errors
-    /// `Provider`, `MissingKey`: the provider gave no key.
+    /// `Provider`, `MissingKey`: the provider gave no key. `NoActiveKey`: the key file has none.
     pub async fn await_active(&self, source: Option<&KeySource>) -> Result<(), SealError> {
         match source {
             Some(source) => self.active(source).await.map(|_| ()),
-            None => Ok(()),
+            None if self.has_active(None) => Ok(()),
+            None => Err(no_active_key()),
         }
     }
 

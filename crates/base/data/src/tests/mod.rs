@@ -45,6 +45,7 @@ pub(crate) fn table() -> Table {
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 5,
     }

@@ -33,6 +33,7 @@ fn table() -> Table {
         options: TableOptions::default(),
         dropped: Default::default(),
         masks: Default::default(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 2,
     }

@@ -38,6 +38,7 @@ fn table(ty: CqlType) -> Table {
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 3,
     }

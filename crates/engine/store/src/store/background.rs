@@ -57,7 +57,10 @@ impl Store {
         }
         self.rooms.observer.tell_large_events();
         for table in self.tables_to_flush() {
-            self.rooms.writer.switch_memtable(&table);
+            // A table that waits for its key gets no further memtable each round: reads would have to merge them all.
+            if table_key::has_key(&self.rooms.writer, &table) {
+                self.rooms.writer.switch_memtable(&table);
+            }
         }
         for table in self.rooms.tables.all_tables() {
             self.rooms.files.retry_orphans(&table).await;

@@ -76,6 +76,7 @@ pub(crate) fn table(options: TableOptions) -> Table {
         options,
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 5,
     }

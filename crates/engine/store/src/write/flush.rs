@@ -190,8 +190,8 @@ impl Writer {
         let mut unwritable = Ok(());
         for table in &states {
             match self.flush_switched(table).await {
-                // Everything else of the table was written.
-                Err(error @ StoreError::Unwritable { .. }) => {
+                // Everything else of the table was written, or it lacks its key, which other tables have.
+                Err(error @ (StoreError::Unwritable { .. } | StoreError::Invalid(_))) => {
                     unwritable = unwritable.and(Err(error))
                 }
                 other => other?,

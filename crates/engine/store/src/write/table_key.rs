@@ -30,6 +30,9 @@ pub(crate) struct TablesWithoutKey(RefCell<BTreeMap<TableId, Option<Instant>>>);
 pub(crate) async fn await_key(writer: &Writer, table: &TableState) -> Result<(), StoreError> {
     let table = &table.version().table;
     let sealing = writer.env.options.sealing.of(table);
+    if !sealing.is_sealed() {
+        return Ok(());
+    }
     let key = writer.env.rt.fs().keys().await_active(sealing.source()).await;
     let directory = writer.files.directories.directory_of(table);
     key.map_err(|error| StoreError::Invalid(format!("{directory}: {error}")))
@@ -43,7 +46,7 @@ pub(crate) fn has_key(writer: &Writer, table: &Rc<TableState>) -> bool {
     }
     let sealing = writer.env.options.sealing.of(&table.version().table);
     let fs = writer.env.rt.fs();
-    if fs.keys().has_active(sealing.source()) {
+    if !sealing.is_sealed() || fs.keys().has_active(sealing.source()) {
         return true;
     }
     {
@@ -69,7 +72,7 @@ pub(crate) fn has_key(writer: &Writer, table: &Rc<TableState>) -> bool {
         }
         env.work.notify_one();
     };
-    // A closed gate: the store is stopping, and its last flush waits for the key itwriter.
+    // A closed gate: the store is stopping, and its last flush waits for the key itself.
     let _ = writer.env.gate.spawn(&writer.env.rt, Group::Flush, "store-key", ask);
     false
 }

@@ -51,6 +51,7 @@ fn table(keyspace: &str, name: &str, key: &[CqlType]) -> Arc<Table> {
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: key.len() as u16,
     })

@@ -8,6 +8,7 @@ use super::rolling::Layout;
 use rt::sync::Semaphore;
 use rt::{Gate, Group, Rt};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct FileWriter {
     log: &'static str,
     archiver: Option<Arc<dyn Archiver>>,
     files: RefCell<Option<LogFiles>>,
+    /// Paths that the archive command handles now, or will.
+    handed: Rc<RefCell<BTreeSet<String>>>,
     settings: RefCell<Option<FileSettings>>,
     /// Held while the files are used.
     using_files: Semaphore,
@@ -62,6 +65,7 @@ impl FileWriter {
             log,
             archiver,
             files: RefCell::new(None),
+            handed: Rc::default(),
             settings: RefCell::new(None),
             using_files: Semaphore::new(1),
             archiving: Rc::new(Semaphore::new(1)),
@@ -72,9 +76,12 @@ impl FileWriter {
     /// Closes the old file and names the new one. Finished files that an earlier run left are archived.
     ///
     /// # Errors
-    /// The directory cannot be read; in words.
+    /// The directory cannot be read, or a write to the old file hangs; in words. The old file is written on then.
     pub async fn swap(&self, settings: Option<FileSettings>) -> Result<(), String> {
-        let _using = self.using_files.acquire(1).await;
+        let using = self.rt.timeout(self.rt.now() + CLOSE_MAX, self.using_files.acquire(1)).await;
+        let Ok(_using) = using else {
+            return Err("a write to the file in use hangs: check its disk".to_owned());
+        };
         let new = settings.as_ref().map(|settings| {
             let keeps = !settings.archive_command.is_empty();
             let bytes_max = (!keeps).then_some(settings.bytes_max);
@@ -109,11 +116,15 @@ impl FileWriter {
 
     /// Closes the files, and waits some seconds for the archive command.
     pub async fn close(&self) {
-        let using = self.using_files.acquire(1).await;
-        let files = self.files.borrow_mut().take();
-        self.close_old(files).await;
-        drop(using);
-        // A command that hangs does not hold up the stop.
+        let close_files = async {
+            let _using = self.using_files.acquire(1).await;
+            let files = self.files.borrow_mut().take();
+            self.close_old(files).await;
+        };
+        // Neither a disk nor a command that hangs holds up the stop.
+        if self.rt.timeout(self.rt.now() + CLOSE_MAX, close_files).await.is_err() {
+            tracing::error!("the files of the {} were not closed in time", self.log);
+        }
         let _ = self.rt.timeout(self.rt.now() + CLOSE_MAX, self.gate.close()).await;
     }
 
@@ -136,6 +147,10 @@ impl FileWriter {
         if settings.archive_command.is_empty() {
             return;
         }
+        // A change of settings lists files that are being retried, too.
+        let is_new = |path: &String| self.handed.borrow_mut().insert(path.clone());
+        let paths: Vec<String> = paths.into_iter().filter(is_new).collect();
+        let handed = self.handed.clone();
         let (rt, archiving) = (self.rt.clone(), self.archiving.clone());
         let job = ArchiveJob {
             log: self.log,
@@ -145,6 +160,7 @@ impl FileWriter {
         let task = async move {
             for path in paths {
                 job.run(&rt, &archiver, &archiving, &path).await;
+                handed.borrow_mut().remove(&path);
             }
         };
         let _ = self.gate.spawn(&self.rt, Group::Admin, "log-archive", task);

@@ -3,7 +3,7 @@
 //! Owns: the open file, rolling, deletion of old files. Never: names and moments ([`super::rolling`]), formats. Bytes
 //! that could not be written are written again at the same offset, so a retry never leaves half a record before it.
 
-use super::rolling::{Layout, TEXT_NAME};
+use super::rolling::{Finished, Layout, TEXT_NAME};
 use rt::{Buf, File, OpenOptions, Rt};
 use stdx::{IoError, IoErrorKind, WallMicros};
 
@@ -84,6 +84,11 @@ impl LogFiles {
         Ok(finished.into_iter().map(|(name, _)| self.path(&name)).collect())
     }
 
+    fn first_number(&self, cycle: i64) -> usize {
+        let finished = if self.bytes_max.is_none() { Finished::MovedAway } else { Finished::Stay };
+        self.layout.first_number(cycle, self.rt.wall(), finished)
+    }
+
     fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.directory)
     }
@@ -102,7 +107,8 @@ impl LogFiles {
         if self.layout == Layout::Text {
             self.roll_leftover(now).await?;
         }
-        let name = self.layout.new_name(now, &self.names().await?);
+        let first = self.first_number(self.layout.cycle(now));
+        let name = self.layout.new_name(now, &self.names().await?, first);
         // Before the first write: it frees the space of a full disk.
         self.delete_surplus(&name).await?;
         let options =
@@ -159,7 +165,7 @@ impl LogFiles {
     }
 
     async fn rename(&self, name: &str, cycle: i64, names: &[String]) -> Result<String, IoError> {
-        match self.layout.rolled_name(cycle, names) {
+        match self.layout.rolled_name(cycle, names, self.first_number(cycle)) {
             Some(rolled) => {
                 self.rt.fs().rename(&self.path(name), &self.path(&rolled)).await?;
                 Ok(self.path(&rolled))

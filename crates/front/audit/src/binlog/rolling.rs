@@ -25,6 +25,15 @@ pub struct BinaryFiles {
     pub header: [u8; 16],
 }
 
+/// What happens to finished files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// They stay until they are deleted as surplus.
+    Stay,
+    /// An archive command moves them away.
+    MovedAway,
+}
+
 /// Kind of files and when they roll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
@@ -53,13 +62,23 @@ impl Layout {
         cycle != self.cycle(now) || (self == Layout::Text && length >= TEXT_BYTES_MAX)
     }
 
-    /// Returns the name for a file that begins now, none of `existing`.
-    pub fn new_name(self, now: WallMicros, existing: &[String]) -> String {
+    /// Returns the first number that a name of that cycle may have: 0; where finished files are moved away, the seconds
+    /// since the cycle began, so that no name is used again when the earlier file is not in the directory any more.
+    pub fn first_number(self, cycle: i64, now: WallMicros, finished: Finished) -> usize {
+        let since = now.0.div_euclid(1_000_000) - cycle.saturating_mul(self.period());
+        match finished {
+            Finished::Stay => 0,
+            Finished::MovedAway => usize::try_from(since).unwrap_or(0),
+        }
+    }
+
+    /// Returns the name for a file that begins now, none of `existing`, with a number from `first` on.
+    pub fn new_name(self, now: WallMicros, existing: &[String], first: usize) -> String {
         match self {
             Layout::Text => TEXT_NAME.to_owned(),
             Layout::Binary(BinaryFiles { extension, .. }) => {
                 let stamp = self.stamp(self.cycle(now));
-                free_name(existing, |n| match n {
+                free_name(existing, first, |n| match n {
                     0 => format!("{stamp}{extension}"),
                     n => format!("{stamp}.{n}{extension}"),
                 })
@@ -67,14 +86,15 @@ impl Layout {
         }
     }
 
-    /// Returns the name that a finished file of that cycle gets; `None` if it keeps its name.
-    pub fn rolled_name(self, cycle: i64, existing: &[String]) -> Option<String> {
+    /// Returns the name that a finished file of that cycle gets, with a number from `first` on; `None` if it keeps its
+    /// name.
+    pub fn rolled_name(self, cycle: i64, existing: &[String], first: usize) -> Option<String> {
         match self {
             Layout::Binary(_) => None,
             Layout::Text => {
                 let (year, month, day) = civil(cycle);
                 let date = format!("{TEXT_NAME}.{year:04}-{month:02}-{day:02}");
-                Some(free_name(existing, |n| format!("{date}.{n}")))
+                Some(free_name(existing, first, |n| format!("{date}.{n}")))
             }
         }
     }
@@ -87,7 +107,8 @@ impl Layout {
                 let (stamp, number) = stem.split_once('.').unwrap_or((stem, "0"));
                 let is_stamp = stamp.bytes().all(|b| b.is_ascii_digit() || b == b'-');
                 let number = number.parse().ok()?;
-                (is_stamp && stamp.len() >= 8).then(|| (stamp.to_owned(), number))
+                let is_date = stamp.starts_with("20");
+                (is_stamp && is_date && stamp.len() >= 8).then(|| (stamp.to_owned(), number))
             }
             Layout::Text => {
                 let (date, number) = name.strip_prefix("audit.log.")?.split_once('.')?;
@@ -151,9 +172,9 @@ pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-fn free_name(existing: &[String], name: impl Fn(usize) -> String) -> String {
+fn free_name(existing: &[String], first: usize, name: impl Fn(usize) -> String) -> String {
     let existing: BTreeSet<&str> = existing.iter().map(String::as_str).collect();
-    let mut number = 0;
+    let mut number = first;
     loop {
         let name = name(number);
         if !existing.contains(&*name) {
@@ -187,15 +208,27 @@ mod tests {
             ("SIX_HOURLY", "20261128-12.audit"),
             ("DAILY", "20261128.audit"),
         ] {
-            assert_eq!(binary(cycle).new_name(NOW, &[]), name);
+            assert_eq!(binary(cycle).new_name(NOW, &[], 0), name);
         }
         let existing = ["20261128-14.audit".to_owned(), "20261128-14.1.audit".to_owned()];
-        assert_eq!(binary("HOURLY").new_name(NOW, &existing), "20261128-14.2.audit");
+        assert_eq!(binary("HOURLY").new_name(NOW, &existing, 0), "20261128-14.2.audit");
         let cycle = Layout::Text.cycle(NOW);
-        assert_eq!(Layout::Text.rolled_name(cycle, &[]).unwrap(), "audit.log.2026-11-28.0");
+        assert_eq!(Layout::Text.rolled_name(cycle, &[], 0).unwrap(), "audit.log.2026-11-28.0");
         let existing = ["audit.log.2026-11-28.0".to_owned()];
-        assert_eq!(Layout::Text.rolled_name(cycle, &existing).unwrap(), "audit.log.2026-11-28.1");
-        assert_eq!(binary("HOURLY").rolled_name(1, &[]), None);
+        assert_eq!(
+            Layout::Text.rolled_name(cycle, &existing, 0).unwrap(),
+            "audit.log.2026-11-28.1"
+        );
+        assert_eq!(binary("HOURLY").rolled_name(1, &[], 0), None);
+        // Archived files are not in the directory: their names are not used again.
+        let first =
+            |layout: Layout, now| layout.first_number(layout.cycle(NOW), now, Finished::MovedAway);
+        let hourly = binary("HOURLY");
+        assert_eq!(hourly.new_name(NOW, &[], first(hourly, NOW)), "20261128-14.1515.audit");
+        assert_eq!(first(hourly, later(1)), 1516);
+        // Midnight is after the last roll of the day.
+        assert_eq!(first(Layout::Text, later(9 * 3600 + 2085)), 86_400);
+        assert_eq!(hourly.first_number(hourly.cycle(NOW), NOW, Finished::Stay), 0);
     }
 
     #[test]

@@ -216,7 +216,7 @@ async fn block_writes(rt: &Rt) {
     let cycle = conf::RollCycle::of_name("HOURLY").unwrap();
     let header = QUERY_LOG.header();
     let files = audit::binlog::BinaryFiles { cycle, extension: ".fql", header };
-    let name = audit::binlog::Layout::Binary(files).new_name(rt.wall(), &[]);
+    let name = audit::binlog::Layout::Binary(files).new_name(rt.wall(), &[], 0);
     rt.fs().create_dir_all(&format!("{DIRECTORY}/{name}")).await.unwrap();
 }
 

@@ -357,8 +357,27 @@ fn a_stopping_server_waits_for_no_slowed_login() {
         send(&mut client, "nobody", "x");
         turn(&mut client).await;
         let before = rt.now();
-        server.end_connections();
-        assert!(matches!(client.receive().await.body, Body::Error(ErrorCode::Overloaded, _)));
+        server.begin_to_stop();
+        let answer = client.receive().await.body;
+        assert!(matches!(answer, Body::Error(ErrorCode::Overloaded, _)), "{answer:?}");
         assert!(rt.now().since(before) < Duration::from_millis(50));
+    });
+}
+
+/// `nodetool disablebinary` closes the port; its counterpart may need a login of the API.
+#[test]
+fn logins_of_the_api_go_on_while_the_port_is_closed() {
+    run(|rt| async move {
+        let server = server_with(&rt, guarded()).await;
+        let attempt = |password: &str| crate::LoginAttempt {
+            user: "root".to_owned(),
+            password: password.to_owned(),
+            address: address(1).ip(),
+        };
+        server.pause().await;
+        assert_eq!(server.log_in(attempt("secret")).await, Ok(()));
+        assert!(server.log_in(attempt("wrong")).await.is_err());
+        server.resume();
+        assert_eq!(server.log_in(attempt("secret")).await, Ok(()));
     });
 }

@@ -395,6 +395,10 @@ impl Options {
             Some(hash) if !is_bcrypt(hash) => {
                 Err(PlanError::invalid("Invalid hashed password value. Please use jBcrypt."))
             }
+            // One login with such a hash would hold a thread of those that verify passwords for minutes or days.
+            Some(hash) if bcrypt_cost(hash) > BCRYPT_COST_MAX => Err(PlanError::invalid(format!(
+                "Invalid hashed password value. Its cost is above {BCRYPT_COST_MAX}."
+            ))),
             _ => Ok(()),
         }
     }
@@ -430,6 +434,13 @@ impl Options {
         let hash = self.password.as_ref().map(|_| cx.hash.unwrap_or("?"));
         hash.or(self.hashed_password.as_deref()).map(str::to_owned)
     }
+}
+
+/// Highest cost of a hash that a role may have: some three seconds of a processor for each login.
+const BCRYPT_COST_MAX: u8 = 16;
+
+fn bcrypt_cost(hash: &str) -> u8 {
+    hash.get(4..6).and_then(|rounds| rounds.parse().ok()).unwrap_or(0)
 }
 
 /// Returns true for a hash that jBCrypt accepts: `$2a$`, two digits from 04 to 31, 53 characters of

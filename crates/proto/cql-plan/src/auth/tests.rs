@@ -322,6 +322,12 @@ fn options_are_checked_as_by_cassandras_role_manager() {
     {
         world.refused("root", &format!("CREATE ROLE x WITH HASHED PASSWORD = '{hash}'"), text);
     }
+    let costly = HASH.replace("$2a$10", "$2a$17");
+    let text = "Invalid hashed password value. Its cost is above 16.";
+    world.refused("root", &format!("CREATE ROLE x WITH HASHED PASSWORD = '{costly}'"), text);
+    let costly = HASH.replace("$2a$10", "$2a$16");
+    world.must("root", &format!("CREATE ROLE c WITH HASHED PASSWORD = '{costly}'"));
+    world.must("root", "DROP ROLE c");
     let text = "org.apache.cassandra.auth.CassandraRoleManager doesn't support OPTIONS";
     world.refused("root", "CREATE ROLE x WITH OPTIONS = {'a': 'b'}", text);
     let text = "Invalid value(s) for DATACENTERS '[dc3]',All values must be valid datacenters";

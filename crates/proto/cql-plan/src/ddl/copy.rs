@@ -63,6 +63,7 @@ pub(super) fn create(
         name: name.into(),
         options,
         dropped: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         ..Table::clone(source)
     };

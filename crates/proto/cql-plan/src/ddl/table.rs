@@ -185,6 +185,7 @@ fn definition_at(
         options,
         dropped: BTreeMap::new(),
         masks,
+        indexes: Default::default(),
         version: 1,
     })
 }

@@ -135,7 +135,9 @@ impl<'v> Values<'v> {
                 }
                 Ok(out)
             }
-            Condition::Slice { .. } | Condition::Contains { .. } => Ok(Vec::new()),
+            Condition::Slice { .. } | Condition::Contains { .. } | Condition::Analyzed(..) => {
+                Ok(Vec::new())
+            }
         }
     }
 
@@ -507,8 +509,8 @@ pub(crate) fn filters(
             add_filter(restriction, v, &mut out)?;
         }
     }
-    let clustering = restrictions.clustering.iter().zip(&restrictions.clustering_sliced);
-    for (restriction, _) in clustering.filter(|(_, sliced)| !**sliced) {
+    let clustering = restrictions.clustering.iter().zip(&restrictions.clustering_filtered);
+    for (restriction, _) in clustering.filter(|(_, filtered)| **filtered) {
         add_filter(restriction, v, &mut out)?;
     }
     for restriction in &restrictions.other {
@@ -522,13 +524,23 @@ fn add_filter<'v>(
     v: &Values<'v>,
     out: &mut Vec<Filter>,
 ) -> Result<(), PlanError> {
+    add_condition(&restriction.condition, restriction, v, out)
+}
+
+/// Adds the filters of a condition on the columns of a restriction.
+fn add_condition<'v>(
+    condition: &'v Condition,
+    restriction: &'v Restriction,
+    v: &Values<'v>,
+    out: &mut Vec<Filter>,
+) -> Result<(), PlanError> {
     let column = v.column(restriction.first)?;
     let value = |term: &'v PlannedTerm| match v.bind(term)? {
         Bound::Value(bytes) => Ok(bytes.into_owned()),
         Bound::Null => Err(unsupported("null", column)),
         Bound::Unset => Err(unsupported("unset", column)),
     };
-    match &restriction.condition {
+    match condition {
         Condition::Eq(Row::Each(terms)) if !restriction.multi => {
             for term in terms {
                 out.push(Filter::new(column, Test::Eq(value(term)?)));
@@ -572,6 +584,12 @@ fn add_filter<'v>(
                 let entry = entry_part(v, entry, "value", column)?;
                 out.push(Filter::new(column, Test::Entry(key, entry)));
             }
+        }
+        Condition::Analyzed(options, condition) => {
+            let first = out.len();
+            add_condition(condition, restriction, v, out)?;
+            let plain = out.split_off(first);
+            out.extend(plain.into_iter().map(|filter| filter.analyzed(*options)));
         }
     }
     Ok(())

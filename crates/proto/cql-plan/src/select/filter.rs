@@ -3,9 +3,11 @@
 //! They are checked where rows lie, by the shards that read them ([`RowFilter`]), and again where the rows of
 //! all shards come together: what another node sends was not filtered.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use data::{ColumnRef, ComplexRef, RowFilter, RowRef};
+use index_format::text::TextOptions;
 use schema::Column;
 use stdx::DeletionSeconds;
 use types::wire::{CollectionKind, Elements, Entries};
@@ -33,6 +35,35 @@ pub enum Test {
     ContainsKey(Vec<u8>),
     /// A map with that key and value.
     Entry(Vec<u8>, Vec<u8>),
+    /// The inner test, of text that is changed as an index changes it. The values of the test are
+    /// changed already.
+    Analyzed(TextOptions, Box<Test>),
+}
+
+impl Test {
+    /// The test on text that is changed by these options.
+    fn analyzed(self, options: TextOptions) -> Test {
+        let change = |value: Vec<u8>| changed(options, &value).into_owned();
+        let test = match self {
+            Test::Eq(value) => Test::Eq(change(value)),
+            Test::Contains(value) => Test::Contains(change(value)),
+            Test::ContainsKey(value) => Test::ContainsKey(change(value)),
+            other => return other,
+        };
+        Test::Analyzed(options, Box::new(test))
+    }
+}
+
+/// Text as an index with these options has it; what is no text stays as it is.
+fn changed(options: TextOptions, value: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(value) {
+        Ok(text) => {
+            let mut out = Vec::with_capacity(value.len());
+            options.apply(text, &mut out);
+            Cow::Owned(out)
+        }
+        Err(_) => Cow::Borrowed(value),
+    }
 }
 
 /// One condition on one column.
@@ -64,6 +95,11 @@ impl Filter {
             (ty, _) => (of(ty), of(ty)),
         };
         Filter { source: Source::of(column), ty: column.ty.clone(), order, values, test }
+    }
+
+    /// The filter on text that is changed by these options, as an index with them compares it.
+    pub fn analyzed(self, options: TextOptions) -> Filter {
+        Filter { test: self.test.analyzed(options), ..self }
     }
 
     /// Returns the test.
@@ -104,6 +140,10 @@ impl Filter {
             Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) => {
                 self.frozen_contains(value)
             }
+            Test::Analyzed(options, test) => match &**test {
+                Test::Eq(wanted) => *changed(*options, value) == **wanted,
+                _ => self.frozen_contains(value),
+            },
         }
     }
 
@@ -126,6 +166,11 @@ impl Filter {
             Test::Entry(wanted, entry) => {
                 equal(key, wanted) && self.values.compare(value, entry) == Ordering::Equal
             }
+            Test::Analyzed(options, test) => match &**test {
+                Test::Contains(wanted) => *changed(*options, value) == **wanted,
+                Test::ContainsKey(wanted) => *changed(*options, key) == **wanted,
+                _ => false,
+            },
             Test::Eq(_) | Test::In(_) | Test::Range { .. } => false,
         }
     }

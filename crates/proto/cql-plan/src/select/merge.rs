@@ -47,7 +47,8 @@ fn merge(table: &Table, old: Restriction, new: Restriction) -> Result<Restrictio
         list(table.columns.get(start..end).unwrap_or(&[]), " ,")
     };
     match (old.condition.clone(), new.condition.clone()) {
-        (Condition::Eq(_), _) => refuse(format!(
+        // Analysed conditions come after merging.
+        (Condition::Eq(_) | Condition::Analyzed(..), _) => refuse(format!(
             "{} cannot be restricted by more than one relation if it includes an Equal",
             common()
         )),

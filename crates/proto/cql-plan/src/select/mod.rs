@@ -4,19 +4,21 @@
 //! and where the page begins), [`ResultPlan`] (what becomes of the rows), filters of rows. Never: reading;
 //! results of rows (`cql-exec`).
 //!
-//! Reading order: this file, `relations`, `restrictions`, `bind`, `selection`, `expr`, `result_plan`.
+//! Reading order: this file, `relations`, `clause`, `restrictions`, `index`, `bind`, `selection`, `expr`, `result_plan`.
 
 mod arguments;
 mod bind;
 mod bound_select;
+mod clause;
 mod error_order;
 mod expr;
 mod filter;
 mod group;
+mod index;
 mod masks;
 mod merge;
 mod reads;
-mod relations;
+pub(crate) mod relations;
 pub(crate) mod restrictions;
 mod result_plan;
 mod selection;
@@ -48,6 +50,7 @@ pub use bound_select::BoundSelect;
 pub use expr::{CellFact, Cells, Expr};
 pub use filter::{BoundFilters, Filter, Test};
 pub use group::GroupFunction;
+pub use index::{IndexPlan, IndexedPredicate};
 pub use result_plan::{ResultPlan, Shaping, SortColumn};
 pub use selection::{AggregateFunction, AggregateSpec, ConstantCall, Output, PlannedSelection};
 pub use statement_fingerprint::StatementFingerprint;
@@ -138,6 +141,9 @@ fn reversed(
 ) -> Result<bool, PlanError> {
     match ordering.is_empty() {
         true => Ok(false),
+        false if restrictions.uses_index => Err(PlanError::invalid(
+            "ORDER BY with 2ndary indexes is not supported, except for ANN queries.",
+        )),
         false if restrictions.access == KeyAccess::Range => Err(PlanError::invalid(
             "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
         )),
@@ -314,10 +320,21 @@ impl SelectPlan {
         matches!(self.results.shaping, Shaping::Groups { prefix: None })
     }
 
-    /// The filters ask for a row by several columns outside the key: which of them a row fulfils
-    /// may differ between replicas (`RowFilter.isMutableIntersection`).
+    /// The filters ask for a row by several columns outside the key, and indexes do not answer all of
+    /// them: which of them a row fulfils may differ between replicas
+    /// (`RowFilter.isMutableIntersection`).
     pub fn intersects(&self) -> bool {
-        self.restrictions.filters_outside_key() > 1
+        self.restrictions.intersects
+    }
+
+    /// The filters that indexes answer; `None`: they answer none.
+    pub fn index_plan(&self) -> Option<&IndexPlan> {
+        self.restrictions.index_plan.as_deref()
+    }
+
+    /// An index is used without a partition key.
+    pub fn scans_by_index(&self) -> bool {
+        self.restrictions.uses_index && self.restrictions.access == KeyAccess::Range
     }
 
     /// The table read.

@@ -12,9 +12,12 @@ use cql_syntax::ast::{Ident, InValues, Operator, Relation, RelationKind, Term};
 use schema::{Column, ColumnKind, Table};
 use types::CqlType;
 
+use super::clause::Clause;
+use super::index::expression::refusal;
+use super::index::support::has_supporting_index;
 use super::merge::{merge_into, merge_limit};
 use super::restrictions::{
-    Condition, InRows, KeyAccess, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
+    Condition, InRows, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
 };
 use crate::context::PlanContext;
 use crate::error::PlanError;
@@ -51,11 +54,11 @@ pub(crate) fn existing_column<'t>(
 }
 
 /// Plans the relations of a SELECT.
-pub(crate) fn plan_where(
-    relations: &[Relation],
-    table: &Table,
+pub(crate) fn plan_where<'a>(
+    relations: &'a [Relation],
+    table: &'a Table,
     context: WhereContext,
-    cx: &PlanContext<'_>,
+    cx: &'a PlanContext<'_>,
     binds: &mut Binds,
 ) -> Result<Restrictions, PlanError> {
     let mut planner = Planner {
@@ -67,6 +70,7 @@ pub(crate) fn plan_where(
         clustering: Vec::new(),
         other: Vec::new(),
         token: None,
+        expressions: Vec::new(),
     };
     for relation in relations {
         planner.relation(relation)?;
@@ -83,6 +87,8 @@ struct Planner<'a, 'b, 'c> {
     clustering: Vec<Restriction>,
     other: Vec<Restriction>,
     token: Option<TokenCondition>,
+    /// Indexes of `expr(…)`.
+    expressions: Vec<&'a Ident>,
 }
 
 /// The error for wrong arguments of `token()`, which are these columns of the table.
@@ -113,8 +119,8 @@ fn wrong_token_columns(given: &[usize], keys: &[Column]) -> PlanError {
     ))
 }
 
-impl Planner<'_, '_, '_> {
-    fn relation(&mut self, relation: &Relation) -> Result<(), PlanError> {
+impl<'a> Planner<'a, '_, '_> {
+    fn relation(&mut self, relation: &'a Relation) -> Result<(), PlanError> {
         match &relation.kind {
             RelationKind::Column { column, op, value } => self.column(relation, column, *op, value),
             RelationKind::ColumnIn { column, values } => self.column_in(column, values),
@@ -131,10 +137,10 @@ impl Planner<'_, '_, '_> {
             RelationKind::Token { columns, op, value } => self.token(columns, *op, value),
             RelationKind::Tuple { columns, op, value } => self.tuple(relation, columns, *op, value),
             RelationKind::TupleIn { columns, values } => self.tuple_in(relation, columns, values),
-            RelationKind::Index { index, .. } => Err(PlanError::invalid(format!(
-                "Invalid index expression, index {} not found for {}.{}",
-                index.text, self.table.keyspace, self.table.name
-            ))),
+            RelationKind::Index { index, .. } => {
+                self.expressions.push(index);
+                Ok(())
+            }
         }
     }
 
@@ -450,9 +456,10 @@ impl Planner<'_, '_, '_> {
         let name = |index: usize| table.columns.get(index).map_or("", |c| &*c.name);
         let last = self.clustering.last().map(|last| (last.first, last.is_slice()));
         let (first, is_slice) = (new.first, new.is_slice());
+        let is_indexed = has_supporting_index(table, &new);
         merge_into(table, &mut self.clustering, new)?;
         let Some((last_first, last_is_slice)) = last else { return Ok(()) };
-        if self.context.allow_filtering {
+        if self.context.allow_filtering || is_indexed {
             return Ok(());
         }
         if last_is_slice && first > last_first {
@@ -476,79 +483,11 @@ impl Planner<'_, '_, '_> {
     }
 
     fn finish(self) -> Result<Restrictions, PlanError> {
-        let table = self.table;
-        let keys = table.partition_key_count;
-        let may_filter = self.context.allow_filtering || self.context.filters_freely;
-        let needs_filter = || PlanError::invalid(NEEDS_FILTERING);
-
-        let filters_partition_key = !self.partition.is_empty()
-            && (self.partition.len() < keys
-                || self.partition.iter().any(|r| r.is_slice() || r.is_contains()));
-        let on_token =
-            self.token.is_some() && (filters_partition_key || self.partition.len() < keys);
-        if filters_partition_key && !may_filter {
-            return Err(needs_filter());
+        let Planner { table, context, partition, clustering, other, token, expressions, .. } = self;
+        if let Some(refusal) = refusal(&expressions, table) {
+            return Err(refusal);
         }
-        let by_range = on_token || self.partition.is_empty() || filters_partition_key;
-
-        if self.context.selects_only_statics && !self.clustering.is_empty() {
-            return Err(PlanError::invalid(
-                "Cannot restrict clustering columns when selecting only static columns",
-            ));
-        }
-
-        let mut position = keys;
-        let mut clustering_sliced = Vec::with_capacity(self.clustering.len());
-        for restriction in &self.clustering {
-            let sliced = !restriction.is_contains() && restriction.first == position;
-            if sliced && !restriction.is_slice() {
-                position = restriction.first + restriction.count;
-            }
-            clustering_sliced.push(sliced);
-        }
-        self.check_clustering(&clustering_sliced)?;
-        if !self.other.is_empty() && !may_filter {
-            return Err(needs_filter());
-        }
-
-        Ok(Restrictions {
-            access: if by_range { KeyAccess::Range } else { KeyAccess::Keys },
-            partition: self.partition,
-            token: self.token,
-            clustering: self.clustering,
-            other: self.other,
-            may_filter,
-            clustering_sliced,
-            filters_partition_key,
-        })
-    }
-
-    fn check_clustering(&self, sliced: &[bool]) -> Result<(), PlanError> {
-        if self.context.allow_filtering {
-            return Ok(());
-        }
-        if self.clustering.iter().any(Restriction::is_contains) {
-            return Err(PlanError::invalid(
-                "Clustering columns can only be restricted with CONTAINS with a secondary index \
-                 or filtering",
-            ));
-        }
-        if sliced.iter().all(|s| *s) {
-            return Ok(());
-        }
-        let restricted = self.clustering.iter().flat_map(|r| r.first..r.first + r.count);
-        let columns = self.table.clustering().iter().zip(self.table.partition_key_count..);
-        for (index, (column, expected)) in restricted.zip(columns) {
-            if index != expected {
-                return Err(PlanError::invalid(format!(
-                    "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is \
-                     not restricted",
-                    self.table.columns.get(index).map_or("", |c| &*c.name),
-                    column.name
-                )));
-            }
-        }
-        Ok(())
+        Clause { table, context, partition, clustering, other, token }.finish()
     }
 }
 

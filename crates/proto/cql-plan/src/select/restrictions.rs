@@ -3,9 +3,11 @@
 //! Owns: the form that binding, merging and reading share. Never: how it comes from relations
 //! ([`super::relations`]), values ([`super::bind`]).
 
+use index_format::text::TextOptions;
 use schema::{ColumnKind, Table};
 use types::CqlType;
 
+use super::index::IndexPlan;
 use super::relations::NEEDS_FILTERING;
 use crate::error::PlanError;
 use crate::term::PlannedTerm;
@@ -49,6 +51,24 @@ pub(crate) enum Condition {
         keys: Vec<PlannedTerm>,
         entries: Vec<(PlannedTerm, PlannedTerm)>,
     },
+    /// A condition that compares text as its index changes it. Only in a checked clause.
+    Analyzed(TextOptions, Box<Condition>),
+}
+
+impl Condition {
+    /// Returns the number of filters that it becomes.
+    fn filters(&self) -> usize {
+        match self {
+            Condition::Contains { values, keys, entries } => {
+                values.len() + keys.len() + entries.len()
+            }
+            Condition::Slice { start, end } => {
+                usize::from(start.is_some()) + usize::from(end.is_some())
+            }
+            Condition::Eq(_) | Condition::In(_) => 1,
+            Condition::Analyzed(_, condition) => condition.filters(),
+        }
+    }
 }
 
 /// One restriction: of one column, or of neighbouring clustering columns.
@@ -119,12 +139,23 @@ pub(crate) struct Restrictions {
     /// Restrictions of other columns.
     pub(crate) other: Vec<Restriction>,
     pub(crate) access: KeyAccess,
-    /// For each of `clustering`, true if it gives slices; the rest is filtered.
+    /// For each of `clustering`, true if it gives slices.
     pub(crate) clustering_sliced: Vec<bool>,
+    /// For each of `clustering`, true if it is filtered: one that gives no slices, or that an index
+    /// answers.
+    pub(crate) clustering_filtered: Vec<bool>,
     /// The partition key restrictions are filtered.
     pub(crate) filters_partition_key: bool,
     /// Filtering is allowed.
     pub(super) may_filter: bool,
+    /// Some filter is answered by no index.
+    pub(super) needs_filtering: bool,
+    /// The filters outside the primary key are several, and no index answers all of them.
+    pub(super) intersects: bool,
+    /// An index is used, by Cassandra's rules.
+    pub(crate) uses_index: bool,
+    /// The filters that indexes answer.
+    pub(super) index_plan: Option<Box<IndexPlan>>,
 }
 
 impl Restrictions {
@@ -133,40 +164,26 @@ impl Restrictions {
         self.partition.iter().any(Restriction::is_in)
     }
 
-    /// Returns the number of filters on columns outside the primary key.
-    pub(crate) fn filters_outside_key(&self) -> usize {
-        let filters = |r: &Restriction| match &r.condition {
-            Condition::Contains { values, keys, entries } => {
-                values.len() + keys.len() + entries.len()
-            }
-            Condition::Slice { start, end } => {
-                usize::from(start.is_some()) + usize::from(end.is_some())
-            }
-            Condition::Eq(_) | Condition::In(_) => 1,
-        };
-        self.other.iter().map(filters).sum()
-    }
-
     /// Some row may be left out by a filter.
     pub(crate) fn has_filters(&self) -> bool {
         self.filters_partition_key
             || !self.other.is_empty()
-            || self.clustering_sliced.iter().any(|sliced| !sliced)
+            || self.clustering_filtered.iter().any(|filtered| *filtered)
     }
 
     /// Check of filters that Cassandra does last: after the errors of the selection, the groups and
     /// the ordering. Source: `SelectStatement.checkNeedsFiltering`.
     pub(super) fn check_filters(&self) -> Result<(), PlanError> {
-        let filters = self.has_filters() || !self.clustering.is_empty();
-        if self.access == KeyAccess::Range && filters && !self.may_filter {
+        let scans = self.access == KeyAccess::Range || self.uses_index;
+        if scans && self.needs_filtering && !self.may_filter {
             return Err(PlanError::invalid(NEEDS_FILTERING));
         }
-        for (restriction, sliced) in self.clustering.iter().zip(&self.clustering_sliced) {
+        for (restriction, filtered) in self.clustering.iter().zip(&self.clustering_filtered) {
             match &restriction.condition {
-                Condition::In(_) if restriction.count > 1 && !sliced => {
+                Condition::In(_) if restriction.count > 1 && *filtered => {
                     return Err(PlanError::invalid("Multicolumn IN filters are not supported"));
                 }
-                Condition::Slice { .. } if restriction.multi && !sliced => {
+                Condition::Slice { .. } if restriction.multi && *filtered => {
                     return Err(PlanError::invalid(
                         "Multi-column slice restrictions cannot be used for filtering.",
                     ));
@@ -175,6 +192,11 @@ impl Restrictions {
             }
         }
         Ok(())
+    }
+
+    /// Returns the number of filters on columns outside the primary key.
+    pub(super) fn filters_outside_key(other: &[Restriction]) -> usize {
+        other.iter().map(|restriction| restriction.condition.filters()).sum()
     }
 
     /// The column is restricted to one value.

@@ -1,9 +1,11 @@
 //! Plans and bound plans, as text.
 
 use std::fmt::Write as _;
+use std::ops::Bound as RangeBound;
 
 use data::command::{Partitions, RingBound};
 use data::{BoundRef, Slice};
+use index_format::search::IndexPredicate;
 use schema::{Column, Table};
 use stdx::Token;
 
@@ -65,12 +67,26 @@ pub(super) fn select(select: &SelectPlan, out: &mut String) {
             let _ = writeln!(out, "token: {}", sides.join(" and "));
         }
     }
-    for (restriction, sliced) in r.clustering.iter().zip(&r.clustering_sliced) {
-        let how = if *sliced { "" } else { " (filtered)" };
+    let how = r.clustering_sliced.iter().zip(&r.clustering_filtered);
+    for (restriction, (sliced, filtered)) in r.clustering.iter().zip(how) {
+        let how = match (sliced, filtered) {
+            (true, false) => "",
+            (true, true) => " (and filtered)",
+            _ => " (filtered)",
+        };
         let _ = writeln!(out, "clustering: {}{how}", condition(restriction, table));
     }
     for restriction in &r.other {
         let _ = writeln!(out, "filtered: {}", condition(restriction, table));
+    }
+    if let Some(plan) = select.index_plan() {
+        let names: Vec<String> = plan
+            .predicates()
+            .iter()
+            .map(|p| format!("{} of {}", p.index().name, p.column()))
+            .collect();
+        let all = if plan.answers_all_filters() { ", all filters" } else { "" };
+        let _ = writeln!(out, "indexes: {}{all}", names.join(", "));
     }
     let shaping = match &results.shaping {
         Shaping::Plain { .. } => "columns as they are".to_owned(),
@@ -105,7 +121,11 @@ fn condition(restriction: &Restriction, table: &Table) -> String {
         true => format!("({})", names.join(", ")),
         false => names.join(", "),
     };
-    let what = match &restriction.condition {
+    format!("{names} {}", operators(&restriction.condition))
+}
+
+fn operators(condition: &Condition) -> String {
+    match condition {
         Condition::Eq(_) => "=".to_owned(),
         Condition::In(_) => "IN".to_owned(),
         Condition::Slice { start, end } => {
@@ -122,8 +142,8 @@ fn condition(restriction: &Restriction, table: &Table) -> String {
             all.extend(std::iter::repeat_n("[key] =", entries.len()));
             all.join(" and ")
         }
-    };
-    format!("{names} {what}")
+        Condition::Analyzed(_, condition) => format!("{} (analysed)", operators(condition)),
+    }
 }
 
 /// Describes the reads, the filters and the limits.
@@ -164,6 +184,36 @@ pub(super) fn bound(select: &SelectPlan, bound: &BoundSelect) -> String {
     ];
     for (rows, what) in limits.into_iter().filter(|(rows, _)| *rows != UNLIMITED) {
         let _ = writeln!(out, "{what}: {rows}");
+    }
+    out
+}
+
+/// Describes what indexes are searched for.
+pub(super) fn terms(select: &SelectPlan, predicates: &[IndexPredicate]) -> String {
+    let hex = |term: &[u8]| -> String { term.iter().map(|byte| format!("{byte:02x}")).collect() };
+    let lower = |bound: &RangeBound<Vec<u8>>| match bound {
+        RangeBound::Included(term) => format!("[{}", hex(term)),
+        RangeBound::Excluded(term) => format!("({}", hex(term)),
+        RangeBound::Unbounded => "(".to_owned(),
+    };
+    let upper = |bound: &RangeBound<Vec<u8>>| match bound {
+        RangeBound::Included(term) => format!("{}]", hex(term)),
+        RangeBound::Excluded(term) => format!("{})", hex(term)),
+        RangeBound::Unbounded => ")".to_owned(),
+    };
+    let mut out = String::new();
+    for predicate in predicates {
+        let ranges: Vec<String> = predicate
+            .ranges
+            .iter()
+            .map(|range| format!("{} .. {}", lower(&range.lower), upper(&range.upper)))
+            .collect();
+        let index = select.table().index_by_id(predicate.index).expect("index of the table");
+        let ranges = if ranges.is_empty() { "nothing".to_owned() } else { ranges.join(" or ") };
+        let _ = writeln!(out, "search {}: {ranges}", index.name);
+    }
+    if predicates.is_empty() {
+        out.push_str("search without terms\n");
     }
     out
 }
@@ -216,7 +266,12 @@ fn test(filter: &Filter, table: &Table) -> String {
     let of = |value: &[u8], ty: Option<&types::CqlType>| {
         ty.unwrap_or(&column.ty).format_cql_literal(value)
     };
-    let what = match filter.test() {
+    let (analyzed, test) = match filter.test() {
+        Test::Analyzed(_, test) => (" (analysed)", &**test),
+        test => ("", test),
+    };
+    let what = match test {
+        Test::Analyzed(..) => "analysed twice".to_owned(),
         Test::Eq(value) => format!("= {}", of(value, None)),
         Test::In(values) => {
             let values: Vec<String> = values.iter().map(|value| of(value, None)).collect();
@@ -238,5 +293,5 @@ fn test(filter: &Filter, table: &Table) -> String {
             of(value, elements.last().copied())
         ),
     };
-    format!("{} {what}", column.name)
+    format!("{} {what}{analyzed}", column.name)
 }

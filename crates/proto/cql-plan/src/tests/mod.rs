@@ -5,6 +5,7 @@
 //! or `[a, b]` for a list. One that begins with `page:` has the rows of a page.
 
 mod describe;
+mod index_rules;
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ fn runner() -> impl FnMut(&Case) -> String {
         "schema" => {
             let mut statements = vec![KEYSPACE];
             statements.extend(cql_syntax::split_statements(&case.input));
-            schema = cql_testing::schema_of(&statements);
+            schema = index_rules::indexed_schema(&statements);
             String::new()
         }
         "plan" => planned(&schema, &case.input),
@@ -100,9 +101,15 @@ fn bound(schema: &Schema, plan: &Plan, values: &[Value], page: Option<u32>) -> S
     let mut bytes = Vec::new();
     let mutations = match &plan.kind {
         PlanKind::Select(select) => {
-            return match select.bind(&values, &options) {
-                Ok(bound) => describe::bound(select, &bound),
-                Err(error) => describe::error("bind", &error),
+            let searched = select.index_plan().map(|plan| plan.bind(&values, &options));
+            return match (select.bind(&values, &options), searched) {
+                (Ok(bound), None) => describe::bound(select, &bound),
+                (Ok(bound), Some(Ok(terms))) => {
+                    describe::bound(select, &bound) + &describe::terms(select, &terms)
+                }
+                (Err(error), None) => describe::error("bind", &error),
+                (Err(error), Some(Err(same))) if error == same => describe::error("bind", &error),
+                (bound, terms) => panic!("{bound:?} with {terms:?}"),
             };
         }
         PlanKind::Modify(modify) => modify.bind(&values, &options, &mut bytes),

@@ -283,6 +283,7 @@ fn comparator() -> data::ClusteringComparator {
         options: TableOptions::default(),
         dropped: Default::default(),
         masks: Default::default(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 2,
     })

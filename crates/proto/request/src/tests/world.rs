@@ -47,6 +47,7 @@ pub(crate) fn shape() -> TableShape {
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 6,
     })

@@ -40,6 +40,7 @@ fn table(
         options,
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id,
     }

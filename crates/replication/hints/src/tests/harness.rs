@@ -41,6 +41,7 @@ fn table(id: TableId, gc_grace_seconds: i32) -> Table {
         options: TableOptions { gc_grace_seconds, ..TableOptions::default() },
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 0,
     }

@@ -64,6 +64,7 @@ fn table(id: TableId, keyspace: &str) -> Table {
         options: TableOptions { gc_grace_seconds: i32::MAX, ..TableOptions::default() },
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: 4,
     }

@@ -1,0 +1,216 @@
+//! The relations of a WHERE clause as a whole: access to the partitions, slices, filters, indexes.
+//!
+//! Owns: the checks that Cassandra does once all relations are merged, in its order. Never: single
+//! relations ([`super::relations`]), which predicates an index answers ([`super::index`]).
+//!
+//! Source: the constructor of `StatementRestrictions`, `processPartitionKeyRestrictions`,
+//! `processClusteringColumnsRestrictions`, `ClusteringColumnRestrictions.needFiltering`.
+
+use schema::Table;
+
+use super::index::IndexPlan;
+use super::index::filters::as_indexed;
+use super::index::support::{has_supporting_index, need_filtering};
+use super::relations::{NEEDS_FILTERING, WhereContext};
+use super::restrictions::{KeyAccess, Restriction, Restrictions, TokenCondition};
+use crate::error::PlanError;
+
+/// Merged relations.
+pub(super) struct Clause<'a> {
+    pub(super) table: &'a Table,
+    pub(super) context: WhereContext,
+    pub(super) partition: Vec<Restriction>,
+    pub(super) clustering: Vec<Restriction>,
+    pub(super) other: Vec<Restriction>,
+    pub(super) token: Option<TokenCondition>,
+}
+
+/// Indexes that answer restrictions of the clause.
+#[derive(Clone, Copy)]
+struct Supporting {
+    /// One answers a restriction of a clustering column.
+    clustering: bool,
+    /// One answers any restriction.
+    any: bool,
+}
+
+fn needs_filtering_error() -> PlanError {
+    PlanError::invalid(NEEDS_FILTERING)
+}
+
+impl Clause<'_> {
+    /// Checks the clause.
+    ///
+    /// # Errors
+    /// Everything Cassandra refuses once all relations are merged.
+    pub(super) fn finish(self) -> Result<Restrictions, PlanError> {
+        let supporting = self.supporting();
+        let may_filter = self.context.allow_filtering || self.context.filters_freely;
+        let filters_partition_key = self.filters_partition_key();
+        if filters_partition_key && !may_filter && !supporting.any {
+            return Err(needs_filtering_error());
+        }
+        let keys = self.table.partition_key_count;
+        let on_token =
+            self.token.is_some() && (filters_partition_key || self.partition.len() < keys);
+        let by_range = on_token || self.partition.is_empty() || filters_partition_key;
+        let mut uses_index = supporting.any
+            && (filters_partition_key || self.partition.is_empty() && self.token.is_none());
+        if self.context.selects_only_statics && !self.clustering.is_empty() {
+            return Err(PlanError::invalid(
+                "Cannot restrict clustering columns when selecting only static columns",
+            ));
+        }
+        let sliced = self.sliced();
+        let filters_clustering = sliced.iter().any(|sliced| !sliced);
+        self.check_clustering(&sliced, supporting)?;
+        uses_index |= supporting.any && filters_clustering || by_range && supporting.clustering;
+        let clustering_filtered = self.clustering_filtered(uses_index || filters_clustering);
+        // All of them count for the need of filtering, also those that are no filters.
+        let counts_clustering = uses_index || filters_clustering;
+        self.check_other(supporting, may_filter)?;
+        uses_index |= supporting.any && !self.other.is_empty();
+        if uses_index && !on_token && self.partition.iter().any(Restriction::is_in) {
+            return Err(PlanError::invalid(
+                "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported",
+            ));
+        }
+        let needs_filtering = self.needs_filtering(filters_partition_key, counts_clustering);
+        let index_plan = match uses_index {
+            true => self.index_plan(filters_partition_key, &clustering_filtered),
+            false => None,
+        };
+        let intersects = needs_filtering && Restrictions::filters_outside_key(&self.other) > 1;
+        let other = match uses_index {
+            true => as_indexed(self.table, self.other),
+            false => self.other,
+        };
+        Ok(Restrictions {
+            access: if by_range { KeyAccess::Range } else { KeyAccess::Keys },
+            partition: self.partition,
+            token: self.token,
+            clustering: self.clustering,
+            other,
+            may_filter,
+            clustering_sliced: sliced,
+            clustering_filtered,
+            filters_partition_key,
+            needs_filtering,
+            intersects,
+            uses_index,
+            index_plan: index_plan.map(Box::new),
+        })
+    }
+
+    fn supporting(&self) -> Supporting {
+        if !self.table.has_indexes() {
+            return Supporting { clustering: false, any: false };
+        }
+        let any = |restrictions: &[Restriction]| {
+            restrictions.iter().any(|r| has_supporting_index(self.table, r))
+        };
+        let clustering = any(&self.clustering);
+        Supporting { clustering, any: clustering || any(&self.partition) || any(&self.other) }
+    }
+
+    fn filters_partition_key(&self) -> bool {
+        !self.partition.is_empty()
+            && (self.partition.len() < self.table.partition_key_count
+                || self.partition.iter().any(|r| r.is_slice() || r.is_contains()))
+    }
+
+    /// For each clustering restriction, true if it gives slices.
+    fn sliced(&self) -> Vec<bool> {
+        let mut position = self.table.partition_key_count;
+        let mut sliced = Vec::with_capacity(self.clustering.len());
+        for restriction in &self.clustering {
+            let gives_slices = !restriction.is_contains() && restriction.first == position;
+            if gives_slices && !restriction.is_slice() {
+                position = restriction.first + restriction.count;
+            }
+            sliced.push(gives_slices);
+        }
+        sliced
+    }
+
+    /// For each clustering restriction, true if it is filtered: one that an index answers is, and it
+    /// gives no slices to those after it. Source: `ClusteringColumnRestrictions.addToRowFilter`.
+    fn clustering_filtered(&self, any: bool) -> Vec<bool> {
+        let mut position = self.table.partition_key_count;
+        let mut filtered = Vec::with_capacity(self.clustering.len());
+        for restriction in &self.clustering {
+            let gives_slices = !restriction.is_contains()
+                && restriction.first == position
+                && !has_supporting_index(self.table, restriction);
+            if gives_slices && !restriction.is_slice() {
+                position = restriction.first + restriction.count;
+            }
+            filtered.push(any && !gives_slices);
+        }
+        filtered
+    }
+
+    fn check_clustering(&self, sliced: &[bool], supporting: Supporting) -> Result<(), PlanError> {
+        if self.context.allow_filtering || supporting.any {
+            return Ok(());
+        }
+        if self.clustering.iter().any(Restriction::is_contains) {
+            return Err(PlanError::invalid(
+                "Clustering columns can only be restricted with CONTAINS with a secondary index \
+                 or filtering",
+            ));
+        }
+        if sliced.iter().all(|s| *s) {
+            return Ok(());
+        }
+        let restricted = self.clustering.iter().flat_map(|r| r.first..r.first + r.count);
+        let columns = self.table.clustering().iter().zip(self.table.partition_key_count..);
+        for (index, (column, expected)) in restricted.zip(columns) {
+            if index != expected {
+                return Err(PlanError::invalid(format!(
+                    "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is \
+                     not restricted",
+                    self.table.columns.get(index).map_or("", |c| &*c.name),
+                    column.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the restrictions of columns outside the primary key.
+    fn check_other(&self, supporting: Supporting, may_filter: bool) -> Result<(), PlanError> {
+        let mut columns = self.other.iter().filter_map(|r| self.table.columns.get(r.first));
+        if columns.any(|c| c.ty.is_vector() && self.table.indexes_of(c).next().is_some()) {
+            return Err(PlanError::invalid("Vector indexes only support ANN queries"));
+        }
+        if !self.other.is_empty() && !may_filter && !supporting.any {
+            return Err(needs_filtering_error());
+        }
+        Ok(())
+    }
+
+    /// Returns true if some filter is answered by no index. Source: `StatementRestrictions.needFiltering`.
+    fn needs_filtering(&self, of_partition_key: bool, of_clustering: bool) -> bool {
+        let partition = if of_partition_key { self.partition.as_slice() } else { &[] };
+        let clustering = if of_clustering { self.clustering.as_slice() } else { &[] };
+        let filters = partition.iter().chain(clustering).chain(&self.other);
+        match filters.clone().next() {
+            Some(_) => need_filtering(self.table, filters),
+            // Slices of clustering columns over several partitions.
+            None => !self.clustering.is_empty(),
+        }
+    }
+
+    fn index_plan(
+        &self,
+        filters_partition_key: bool,
+        clustering_filtered: &[bool],
+    ) -> Option<IndexPlan> {
+        let partition = if filters_partition_key { self.partition.as_slice() } else { &[] };
+        let clustering = self.clustering.iter().zip(clustering_filtered);
+        let clustering = clustering.filter(|(_, filtered)| **filtered).map(|(r, _)| r);
+        let filters = partition.iter().chain(clustering).chain(&self.other);
+        IndexPlan::of_filters(self.table, filters)
+    }
+}
