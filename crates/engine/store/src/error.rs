@@ -2,7 +2,7 @@
 
 use commitlog::LogError;
 use data::CursorError;
-use stdx::{IoError, IoErrorKind, TableId};
+use stdx::{IoError, IoErrorKind, TableId, Uuid};
 
 /// Why the store refused, by what the caller can do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +86,12 @@ pub enum StoreError {
     /// A file operation failed.
     #[error("{0}")]
     Io(IoError),
+    /// An index is unknown here, or its first build is not finished.
+    #[error("index {index} is not available on this node yet")]
+    IndexNotAvailable {
+        /// Its id.
+        index: Uuid,
+    },
     /// The store is stopping or drained.
     #[error("the store is stopping")]
     Stopping,

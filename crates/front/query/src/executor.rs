@@ -293,7 +293,9 @@ impl Executor {
                 tracing::debug!(%id, %error, "{what} refused");
             }
             // The store logs when the disk gets full and when it has space again.
-            StoreError::UnknownTable(_) | StoreError::DiskFull { .. } => {
+            StoreError::UnknownTable(_)
+            | StoreError::DiskFull { .. }
+            | StoreError::IndexNotAvailable { .. } => {
                 tracing::debug!(%id, %error, "{what} failed");
             }
             StoreError::TombstoneFailure { .. } => {

@@ -209,6 +209,9 @@ impl Failure {
                 Failure::overloaded("the shard that owns the data has too many requests waiting")
             }
             StoreError::Stopping => Failure::overloaded("the node is stopping"),
+            StoreError::IndexNotAvailable { .. } => {
+                failure(FailureReason::IndexNotAvailable, "the index is not built yet")
+            }
             StoreError::Corrupt { .. } => failure(FailureReason::Unknown, "a data file is damaged"),
             _ => failure(FailureReason::Unknown, "a file could not be read or written"),
         }

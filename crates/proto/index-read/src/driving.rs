@@ -62,7 +62,8 @@ impl RangeConcurrency {
         if self.searched == 0 {
             return RANGES_AT_FIRST.min(self.max).max(1);
         }
-        if shown == 0 || wanted == u64::MAX {
+        if shown == 0 || shown >= wanted || wanted == u64::MAX {
+            // No row, or too many of them did not pass the filter.
             return self.max.max(1);
         }
         let missing = wanted.saturating_sub(shown);

@@ -331,6 +331,7 @@ fn as_many_ranges_are_searched_as_should_give_what_is_missing() {
     assert_eq!(at(8).next(8, 10), 2);
     assert_eq!(at(8).next(1000, 1001), 1);
     assert_eq!(at(8).next(10, u64::MAX), 32);
+    assert_eq!(at(8).next(10, 10), 32, "rows that the filter dropped");
     assert_eq!((keys_of_search(1), keys_of_search(100)), (64, 200));
     assert_eq!(keys_of_search(u64::MAX), KEYS_MAX);
 }

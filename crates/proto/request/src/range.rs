@@ -135,6 +135,28 @@ enum Phase {
     Done,
 }
 
+/// The next sub-range, merged with the following ones that its replicas have too. `ahead` holds the one after it.
+pub fn next_merged(
+    ahead: &mut Option<SubRange>,
+    ranges: &mut dyn Iterator<Item = SubRange>,
+) -> Option<SubRange> {
+    let mut sub = ahead.take().or_else(|| ranges.next())?;
+    for next in &mut *ranges {
+        let touches = sub.range.upto == next.range.after;
+        match sub.plan.merge(&next.plan).filter(|_| touches) {
+            Some(plan) => {
+                let range = TokenRange { after: sub.range.after, upto: next.range.upto };
+                sub = SubRange { range, plan, ranges: sub.ranges.saturating_add(next.ranges) };
+            }
+            None => {
+                *ahead = Some(next);
+                break;
+            }
+        }
+    }
+    Some(sub)
+}
+
 /// One coordinator-side page of a scan. The sub-ranges come from an iterator of the driver's, in
 /// ring order, adjacent ones touching. Each step gets the iterator, so that no list of the ring's
 /// ranges is ever built.
@@ -230,25 +252,6 @@ impl RangeRequest {
         }
     }
 
-    /// The next sub-range, merged with the following ones that its replicas have too.
-    fn next_range(&mut self, ranges: &mut dyn Iterator<Item = SubRange>) -> Option<SubRange> {
-        let mut sub = self.ahead.take().or_else(|| ranges.next())?;
-        for next in &mut *ranges {
-            let touches = sub.range.upto == next.range.after;
-            match sub.plan.merge(&next.plan).filter(|_| touches) {
-                Some(plan) => {
-                    let range = TokenRange { after: sub.range.after, upto: next.range.upto };
-                    sub = SubRange { range, plan, ranges: sub.ranges.saturating_add(next.ranges) };
-                }
-                None => {
-                    self.ahead = Some(next);
-                    break;
-                }
-            }
-        }
-        Some(sub)
-    }
-
     /// Opens as many sub-ranges as the estimate asks for; done when none is left.
     fn next_batch(
         &mut self,
@@ -259,7 +262,7 @@ impl RangeRequest {
         let mut batch: Vec<SubRange> = Vec::new();
         let mut covered = 0_u32;
         while covered < self.concurrency && batch.len() < usize::from(self.config.in_flight_max) {
-            let Some(sub) = self.next_range(ranges) else { break };
+            let Some(sub) = next_merged(&mut self.ahead, ranges) else { break };
             if let Err(error) = sub.plan.check() {
                 // Before anything of this batch is sent.
                 return self.done(Err(error), out);

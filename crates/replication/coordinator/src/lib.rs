@@ -49,6 +49,7 @@ pub use replica::{
 };
 pub use replicated::batch::{BatchLog, BatchReplay, Batches, LoggedBatch};
 pub use replicated::counter::{Counters, IdOrigin};
+pub use replicated::index::{IndexOrder, IndexReadError, IndexReads, IndexedRead, Unselective};
 pub use replicated::read::{ReadOptions, ReadRepairCounts, Reads};
 pub use replicated::scan::{FoldError, FoldOf, FoldOrder, FoldSink, Folded, Scans};
 pub use replicated::write::Writer;
@@ -312,7 +313,10 @@ impl Coordinator {
 
 /// Serves another shard of this node.
 fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
-    let is_read = matches!(request, ShardRequest::Read(_) | ShardRequest::Replica(_));
+    let is_read = matches!(
+        request,
+        ShardRequest::Read(_) | ShardRequest::Replica(_) | ShardRequest::Search(_)
+    );
     if is_read && !reply.is_wanted() {
         // The caller's deadline passed while the request was in the ring. Writes run regardless:
         // they have an effect even if no caller waits for them.
@@ -332,6 +336,9 @@ fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
             ShardRequest::Read(read) => ShardReply::Page(read.read(local.env()).await),
             ShardRequest::Replica(query) => {
                 ShardReply::Replica(local.env().replica.read(&query, None).await)
+            }
+            ShardRequest::Search(search) => {
+                ShardReply::Matches(local.env().replica.search(&search).await)
             }
             ShardRequest::Count(lead) => Box::pin(rooms.counters.lead_for_shard(*lead)).await,
             ShardRequest::Lwt(request) => ShardReply::Lwt(rooms.lwt.serve(request).await),

@@ -1,5 +1,6 @@
 //! Requests between the shards of one node.
 
+use index_format::{IndexSearch, Matches};
 use replica::{Origin, PackedPage, PackedRead, ReplicaMutation, ReplicaQuery};
 use rt::Mesh;
 use store::{ReplicaRead, StoreError};
@@ -17,6 +18,8 @@ pub enum ShardRequest {
     Read(Box<PackedRead>),
     /// Read as a replica: with tombstones, for a coordinator that merges.
     Replica(Box<ReplicaQuery>),
+    /// Search indexes.
+    Search(Box<IndexSearch>),
     /// Lead increments of counters.
     Count(Box<Lead>),
     /// A request of conditional writes and serial reads to the shard that owns a partition.
@@ -32,6 +35,8 @@ pub enum ShardReply {
     Page(Result<PackedPage, StoreError>),
     /// To `Replica`.
     Replica(Result<ReplicaRead, StoreError>),
+    /// To `Search`.
+    Matches(Result<Matches, StoreError>),
     /// To `Count`, with the events of its trace.
     Counted(Result<(), ReplicatedError>, Vec<String>),
     /// To `Lwt`.

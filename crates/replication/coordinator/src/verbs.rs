@@ -25,6 +25,9 @@ pub(crate) const VERBS: &[(Verb, VerbHandler<Rooms>)] = &[
     (Verb::FilteredRead, |rooms, request, responder| {
         rooms.replica_reads.serve_filtered(&request, responder);
     }),
+    (Verb::IndexSearch, |rooms, request, responder| {
+        rooms.replica_reads.serve_search(&request, responder);
+    }),
     (Verb::PaxosRefresh, paxos),
     (Verb::PaxosPrune, paxos),
     (Verb::PaxosRepair, |rooms, request, responder| rooms.lwt.serve_handover(&request, responder)),

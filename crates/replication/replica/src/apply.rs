@@ -10,7 +10,13 @@
 //!
 //! INV-replica-1: nothing is applied whose bytes do not open as a mutation.
 
+use std::cell::OnceCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
 use data::{MutationRef, RowFilter};
+use index_format::{IndexSearch, Matches};
 use stdx::{ShardId, ShardMap, TableId, Token};
 use store::{ReadScope, ReplicaRead, ReplicaShown, Store, StoreError};
 
@@ -111,11 +117,17 @@ pub struct Admitted(());
 /// See the module.
 pub struct Replica {
     store: Store,
+    /// Searches in the store's place, in tests.
+    searcher: OnceCell<IndexSearcher>,
 }
+
+/// Searches in the place of a shard's store, for tests.
+pub type IndexSearcher =
+    Rc<dyn Fn(IndexSearch) -> Pin<Box<dyn Future<Output = Result<Matches, StoreError>>>>>;
 
 impl Replica {
     pub(crate) fn new(store: Store) -> Replica {
-        Replica { store }
+        Replica { store, searcher: OnceCell::new() }
     }
 
     /// Checks that there is room for writes of this origin. Tables whose rows show metadata have a
@@ -173,6 +185,23 @@ impl Replica {
     ) -> Result<(), StoreError> {
         let admitted = self.admit(origin, mutation.table())?;
         self.apply(mutation, admitted)
+    }
+
+    /// Has this search in the place of the store. For tests; once.
+    pub fn search_with(&self, searcher: IndexSearcher) {
+        let _ = self.searcher.set(searcher);
+    }
+
+    /// Searches this shard's indexes. What is found must still be read and filtered.
+    ///
+    /// # Errors
+    /// Those of the store's searches; `IndexNotAvailable` for an index that is unknown here or not built yet.
+    pub async fn search(&self, search: &IndexSearch) -> Result<Matches, StoreError> {
+        if let Some(searcher) = self.searcher.get() {
+            return searcher(search.clone()).await;
+        }
+        let index = search.predicates.first().map(|predicate| predicate.index);
+        Err(StoreError::IndexNotAvailable { index: index.unwrap_or_default() })
     }
 
     /// Reads this shard's data as a replica: with tombstones, for a coordinator that merges. With a

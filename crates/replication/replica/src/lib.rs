@@ -1,7 +1,7 @@
 //! The one door to a shard's data, for every writer and reader that uses it as one replica.
 //!
 //! Owns: admission and application of mutations ([`Replica::apply`]), reads of the owning shard
-//! ([`Replica::read`], [`PackedRead`]), the page of a node out of those of its shards ([`NodeRead`]), the answers to
+//! ([`Replica::read`], [`PackedRead`]), searches of indexes ([`Replica::search`], [`search_node`]), the page of a node out of those of its shards ([`NodeRead`]), the answers to
 //! peers' reads ([`ReplicaReads`]), the registry of verbs ([`VerbRegistry`]), and what all of them stand on:
 //! the environment of a shard ([`Env`]) and its view of the cluster ([`ClusterView`]). Never: which replicas a
 //! request goes to, consistency levels, CQL.
@@ -9,13 +9,14 @@
 //! Invariants: INV-replica-1 (`apply`), INV-reading-1 (`node_page`), INV-verbs-1 (`verbs`).
 //!
 //! Reading order: `apply`, `env`, `cluster_view`, `placements`, `tables`, `node_page`, `packed_read`,
-//! `serve_read`, `serve_scan`, `verbs`.
+//! `serve_read`, `serve_scan`, `index_search`, `verbs`.
 
 mod apply;
 mod cluster_parts;
 mod cluster_view;
 mod env;
 mod folded_page;
+mod index_search;
 mod node;
 mod node_page;
 mod outdated;
@@ -36,11 +37,12 @@ mod tables;
 mod token_range;
 mod verbs;
 
-pub use apply::{Admitted, Origin, Replica, ReplicaMutation};
+pub use apply::{Admitted, IndexSearcher, Origin, Replica, ReplicaMutation};
 pub use cluster_parts::{ClusterParts, EpochWait, HintSink, NoHints, ReplicationSettings};
 pub use cluster_view::ClusterView;
 pub use env::{Env, Joined};
 pub use folded_page::open_result;
+pub use index_search::search_node;
 pub use node::Node;
 pub use node_page::{NodePage, NodeRead};
 pub use outdated::{has_moved, is_outdated};

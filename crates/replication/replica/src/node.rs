@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use index_format::{IndexSearch, Matches};
 use stdx::ShardId;
 use store::{ReplicaRead, StoreError};
 
@@ -22,6 +23,13 @@ pub trait Node: Clone + 'static {
         shard: ShardId,
         query: ReplicaQuery,
     ) -> impl Future<Output = Result<ReplicaRead, StoreError>> + 'static;
+
+    /// Searches indexes on another shard of this node.
+    fn matches_of(
+        &self,
+        shard: ShardId,
+        search: IndexSearch,
+    ) -> impl Future<Output = Result<Matches, StoreError>> + 'static;
 
     /// Requests a packed page from another shard of this node.
     fn packed_page_of(

@@ -57,6 +57,7 @@ pub fn error_reply(error: &StoreError) -> ErrorReply {
         StoreError::TombstoneFailure { scanned } => {
             ErrorReply::TombstoneOverwhelming { scanned: u64::from(*scanned) }
         }
+        StoreError::IndexNotAvailable { index } => ErrorReply::IndexNotAvailable(*index),
         StoreError::Stopping => ErrorReply::Stopping,
         StoreError::MutationTooLarge { .. }
         | StoreError::Unwritable { .. }

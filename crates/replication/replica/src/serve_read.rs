@@ -57,6 +57,7 @@ pub(crate) struct Counters {
     pub(crate) served_late: Counter,
     pub(crate) outdated: Counter,
     pub(crate) scans_served: Counter,
+    pub(crate) searches_served: Counter,
 }
 
 impl Counters {
@@ -75,6 +76,10 @@ impl Counters {
             outdated: counter(
                 "replica_reads_outdated_total",
                 "reads not served, because their coordinator did not know who has their range now",
+            ),
+            searches_served: counter(
+                "replica_index_searches_total",
+                "searches of indexes for other coordinators",
             ),
             scans_served: counter(
                 "replica_scans_total",

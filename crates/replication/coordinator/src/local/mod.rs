@@ -15,6 +15,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use index_format::{IndexSearch, Matches};
 use replica::{
     Env, Node, Origin, PackedPage, PackedRead, PageLimit, ReplicaMutation, ReplicaQuery,
 };
@@ -181,6 +182,21 @@ impl Node for Local {
             match answer.await {
                 Ok(ShardReply::Replica(read)) => read,
                 Ok(other) => stdx::invariant::broken(format_args!("read answered by {other:?}")),
+                Err(error) => Err(mesh_error(error)),
+            }
+        }
+    }
+
+    fn matches_of(
+        &self,
+        shard: ShardId,
+        search: IndexSearch,
+    ) -> impl Future<Output = Result<Matches, StoreError>> + 'static {
+        let answer = self.call(shard, ShardRequest::Search(Box::new(search)));
+        async move {
+            match answer.await {
+                Ok(ShardReply::Matches(matches)) => matches,
+                Ok(other) => stdx::invariant::broken(format_args!("search answered by {other:?}")),
                 Err(error) => Err(mesh_error(error)),
             }
         }

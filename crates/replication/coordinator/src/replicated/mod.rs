@@ -3,10 +3,11 @@
 //! Owns: a module for each kind of request, around a struct of its own. Never: CQL, membership,
 //! liveness.
 //!
-//! Reading order: [`read`], [`scan`], [`write`], [`batch`], [`counter`], [`peer_writes`].
+//! Reading order: [`read`], [`index`], [`scan`], [`write`], [`batch`], [`counter`], [`peer_writes`].
 
 pub(crate) mod batch;
 pub(crate) mod counter;
+pub(crate) mod index;
 pub(crate) mod peer_writes;
 pub(crate) mod read;
 pub(crate) mod scan;

@@ -18,6 +18,7 @@ use telemetry::Counter;
 
 use crate::local::Local;
 use crate::local::shard_pages::{Pages, ShardsWanted};
+use crate::replicated::index::IndexReads;
 use crate::replicated::read::{ReadOptions, Reads};
 use crate::shared::{ReadTrace, ReplicatedRead, Shared, UnsupportedVerb};
 use scatter::{ScanWanted, Scattered};
@@ -109,6 +110,7 @@ pub struct Scans {
 struct Inner {
     shared: Rc<Shared>,
     reads: Reads,
+    index_reads: IndexReads,
     /// Nodes that do not know the verb `Scan`.
     not_scanning: UnsupportedVerb,
     scattered: Counter,
@@ -134,10 +136,16 @@ impl Scans {
                 "coordinator_scattered_reads_moved_total",
                 "parts of such scans that went on at another replica",
             ),
+            index_reads: IndexReads::new(shared.clone(), reads.clone()),
             shared,
             reads,
         };
         Scans { inner: Rc::new(inner) }
+    }
+
+    /// Scans that skip to the rows that indexes name.
+    pub fn index_reads(&self) -> &IndexReads {
+        &self.inner.index_reads
     }
 
     fn env(&self) -> &Env {

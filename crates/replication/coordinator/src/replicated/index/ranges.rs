@@ -1,0 +1,268 @@
+//! The searches of a read of several nodes: sub-ranges in ring order, several at a time, planned again when the
+//! replicas change.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use data::command::{Partitions, ReadCommand, RingBound};
+use index_format::{IndexSearch, Matches, Matching};
+use index_read::{Continued, RangeConcurrency, advance};
+use replica::{has_moved, part_of, tokens_of};
+use request::range::next_merged;
+use request::{ReplicaError, RequestError, SubRange, TokenRange};
+use stdx::{Epoch, Token};
+use store::RowSink;
+
+use super::range_search::{RangeSearch, SearchError};
+use super::{IndexRead, IndexReadError, Wants};
+use crate::replicated::read::failed;
+use crate::replicated::read::plan::Plan;
+use crate::replicated::read::ring_walk::RingWalk;
+use crate::shared::ReplicatedRead;
+
+/// Sub-ranges that are searched at a time; each may hold the keys of every replica it asks.
+const RANGES_IN_FLIGHT: u32 = 32;
+
+/// Outcome of a read with one plan.
+enum Planned {
+    /// Everything was read, or the sink has enough.
+    Over,
+    /// The rest must be planned with this metadata.
+    Outdated(Epoch),
+}
+
+/// Runs all at the same time to their ends.
+async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+    let mut running: Vec<_> = futures.into_iter().map(|future| (Some(future), None)).collect();
+    poll_fn(|cx| {
+        let mut waits = false;
+        for (future, output) in &mut running {
+            match future.as_mut().map(|future| future.as_mut().poll(cx)) {
+                Some(Poll::Ready(value)) => (*future, *output) = (None, Some(value)),
+                Some(Poll::Pending) => waits = true,
+                None => {}
+            }
+        }
+        if waits { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+impl<'a, S: RowSink> IndexRead<'a, S> {
+    /// Reads from the replicas.
+    pub(super) async fn read_ranges(
+        &mut self,
+        replicas: &'a ReplicatedRead,
+    ) -> Result<(), IndexReadError> {
+        let mut snapshot = replicas.snapshot.clone();
+        let (table, level) = (self.rest.table, replicas.consistency);
+        loop {
+            let Some(plan) = self.this.inner.reads.plan_read(&snapshot, table, level) else {
+                let me = snapshot.local.host_id;
+                return Err(failed(replicas, me, ReplicaError::IncompatibleSchema).into());
+            };
+            let needed = match self.read_planned(&plan, snapshot.epoch, replicas).await? {
+                Planned::Over => return Ok(()),
+                Planned::Outdated(needed) => needed,
+            };
+            let deadline = replicas.deadline_of(self.this.local().env().rt.now());
+            let parts = plan.cluster.parts.clone();
+            let is_there = match &parts.epoch_wait {
+                Some(wait) => wait(needed, deadline).await,
+                None => (parts.snapshot)().epoch >= needed,
+            };
+            if !is_there {
+                let block_for = u32::try_from(plan.block_for()).unwrap_or(u32::MAX);
+                let (consistency, received, data_present) = (level, 0, false);
+                return Err(RequestError::ReadTimeout {
+                    consistency,
+                    received,
+                    block_for,
+                    data_present,
+                }
+                .into());
+            }
+            snapshot = (parts.snapshot)();
+        }
+    }
+
+    async fn read_planned(
+        &mut self,
+        plan: &Plan,
+        epoch: Epoch,
+        replicas: &'a ReplicatedRead,
+    ) -> Result<Planned, IndexReadError> {
+        let searches = RangeSearch {
+            this: self.this,
+            order: self.order,
+            replicas,
+            plan,
+            epoch,
+            comparator: self.comparator.clone(),
+        };
+        let of_token = |token| plan.of_token(token);
+        let tokens = match &self.rest.partitions {
+            Partitions::Key(key) => one_token(key),
+            Partitions::Range(range) => tokens_of(range),
+        };
+        let mut one = match &self.rest.partitions {
+            Partitions::Key(_) => {
+                Some(SubRange { range: tokens, plan: plan.of_token(tokens.upto), ranges: 1 })
+            }
+            Partitions::Range(_) => None,
+        };
+        let is_one = one.is_some();
+        let mut one = std::iter::from_fn(|| one.take());
+        let mut walk = RingWalk::new(plan.placements(), tokens, of_token);
+        let ranges: &mut dyn Iterator<Item = SubRange> = if is_one { &mut one } else { &mut walk };
+        let (mut ahead, mut searched) = (next_merged(&mut None, ranges), 0_u32);
+        let mut held = None;
+        if let Some(first) = &ahead
+            && let Some(outdated) = self.choose_driver(&searches, first).await?
+        {
+            return Ok(outdated);
+        }
+        loop {
+            let concurrency = RangeConcurrency { max: RANGES_IN_FLIGHT, searched };
+            let covered = concurrency.next(self.stats.rows, self.wanted());
+            let (mut batch, mut count): (Vec<SubRange>, u32) = (Vec::new(), 0);
+            while count < covered {
+                let next = ahead.take().or_else(|| next_merged(&mut held, ranges));
+                let Some(sub) = next else { break };
+                count = count.saturating_add(sub.ranges.max(1));
+                batch.push(sub);
+            }
+            if batch.is_empty() {
+                self.stream.finish();
+                return Ok(Planned::Over);
+            }
+            searched = searched.saturating_add(count);
+            if let Some(end) = self.read_batch(&searches, batch).await? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Has the predicate drive that has the fewest candidates, by the estimates of the first sub-range's replicas. Where
+    /// one replica's rows are the answer, all predicates must hold there.
+    async fn choose_driver(
+        &mut self,
+        searches: &RangeSearch<'_>,
+        first: &SubRange,
+    ) -> Result<Option<Planned>, IndexReadError> {
+        if self.order.predicates.len() == 1 {
+            self.matching = Matching::Driving(0);
+            return Ok(None);
+        }
+        if searches.plan.block_for() == 1 {
+            self.matching = Matching::Intersection;
+            return Ok(None);
+        }
+        if self.estimates.candidates.is_empty() {
+            self.matching = Matching::EstimateOnly;
+            let search = self.search(self.part(first.range));
+            match searches.run(first.plan.clone(), search).await {
+                Ok(matches) => self.estimates.note(&matches),
+                Err(SearchError::Outdated(needed)) => return Ok(Some(Planned::Outdated(needed))),
+                Err(SearchError::Failed(error)) => return Err(error.into()),
+            }
+        }
+        let driving = self.estimates.driving();
+        self.matching = Matching::Driving(driving);
+        if let Some(trace) = self.order.trace {
+            let estimates = &self.estimates.candidates;
+            trace.note(format!(
+                "Index restriction {driving} drives the search; candidates are about {estimates:?}"
+            ));
+        }
+        Ok(None)
+    }
+
+    /// Searches sub-ranges at the same time and reads what they have in ring order. `None`: the read goes on with
+    /// the next ones.
+    async fn read_batch(
+        &mut self,
+        searches: &RangeSearch<'_>,
+        batch: Vec<SubRange>,
+    ) -> Result<Option<Planned>, IndexReadError> {
+        let mut running: Vec<Pin<Box<dyn Future<Output = Result<Matches, SearchError>> + '_>>> =
+            Vec::with_capacity(batch.len());
+        for sub in &batch {
+            let search = self.search(self.part(sub.range));
+            running.push(Box::pin(searches.run(sub.plan.clone(), search)));
+        }
+        for (sub, mut answer) in batch.iter().zip(join_all(running).await) {
+            let mut part = self.part(sub.range);
+            loop {
+                let matches = match answer {
+                    Ok(matches) => matches,
+                    Err(SearchError::Outdated(needed)) => {
+                        return Ok(Some(Planned::Outdated(needed)));
+                    }
+                    Err(SearchError::Failed(error)) => return Err(error.into()),
+                };
+                if let Some(needed) = self.has_moved(searches) {
+                    return Ok(Some(Planned::Outdated(needed)));
+                }
+                if self.show(&matches).await? == Wants::Nothing {
+                    return Ok(Some(Planned::Over));
+                }
+                if advance(&mut part, &matches.frontier) == Continued::Over {
+                    break;
+                }
+                self.go_on_at(&part);
+                let search: IndexSearch = self.search(part.clone());
+                answer = searches.run(sub.plan.clone(), search).await;
+            }
+            if let Partitions::Range(rest) = &mut self.rest.partitions {
+                rest.start = RingBound::Token { token: sub.range.upto, after: true };
+                self.rest.resume = None;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rest of the read within a sub-range.
+    fn part(&self, range: TokenRange) -> ReadCommand {
+        let mut command = self.rest.clone();
+        if let Partitions::Range(whole) = &mut command.partitions {
+            if range.after > tokens_of(whole).after {
+                command.resume = None;
+            }
+            *whole = part_of(whole, range);
+        }
+        command
+    }
+
+    /// The rest of the read begins where that of a part does.
+    fn go_on_at(&mut self, part: &ReadCommand) {
+        if let (Partitions::Range(rest), Partitions::Range(part)) =
+            (&mut self.rest.partitions, &part.partitions)
+        {
+            rest.start = part.start.clone();
+        }
+        self.rest.resume.clone_from(&part.resume);
+    }
+
+    /// Returns the metadata to plan with, if the rest of the read has other replicas than the plan lists. Messages carry the
+    /// node's epoch, not the plan's, so replicas do not notice.
+    fn has_moved(&self, searches: &RangeSearch<'_>) -> Option<Epoch> {
+        let cluster = &searches.plan.cluster;
+        let now = (cluster.parts.snapshot)();
+        if now.epoch == searches.epoch || now.places.last() <= searches.epoch {
+            return None;
+        }
+        let topology = cluster.topology(&now, self.rest.table);
+        let is_moved = topology
+            .is_none_or(|topology| has_moved(&topology, searches.epoch, &self.rest.partitions));
+        is_moved.then_some(now.epoch)
+    }
+}
+
+/// The sub-range that holds one key's token.
+fn one_token(key: &[u8]) -> TokenRange {
+    let token = codec::token_of(key);
+    TokenRange { after: Token(token.0.saturating_sub(1)), upto: token }
+}

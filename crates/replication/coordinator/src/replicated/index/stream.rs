@@ -1,0 +1,138 @@
+//! The one stream of rows that the reads by name of an indexed read make: as if one scan had read them.
+
+use data::RowRef;
+use index_format::{Frontier, Matches};
+use replica::{PackedPage, PageItem};
+use stdx::Token;
+use store::{Flow, Look, LookedAt, RowSink};
+
+/// Shows rows of consecutive reads to a sink. Consecutive reads of one partition are one partition for the sink.
+pub(super) struct RowStream<'a, S> {
+    sink: &'a mut S,
+    /// The partition that was announced and not ended.
+    open: Option<Open>,
+    /// The sink has enough.
+    is_stopped: bool,
+}
+
+struct Open {
+    key: Vec<u8>,
+    /// The sink wants nothing more of it.
+    is_skipped: bool,
+}
+
+impl<'a, S: RowSink> RowStream<'a, S> {
+    pub(super) fn new(sink: &'a mut S) -> RowStream<'a, S> {
+        RowStream { sink, open: None, is_stopped: false }
+    }
+
+    /// Returns true if the sink has enough.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Returns true if nothing more of a partition is wanted.
+    pub(super) fn skips(&self, key: &[u8]) -> bool {
+        self.open.as_ref().is_some_and(|open| open.is_skipped && open.key == key)
+    }
+
+    fn note(&mut self, flow: Flow) -> Flow {
+        match flow {
+            Flow::Continue => {}
+            Flow::SkipPartition => {
+                if let Some(open) = &mut self.open {
+                    open.is_skipped = true;
+                }
+            }
+            Flow::Stop => self.is_stopped = true,
+        }
+        flow
+    }
+
+    /// Shows the rows of a page.
+    pub(super) fn page(&mut self, page: &PackedPage) {
+        let (mut at, mut skips) = (0, false);
+        while let Some((item, next)) = page.item(at).filter(|_| !self.is_stopped) {
+            at = next;
+            match item {
+                PageItem::Partition { token, key, static_row } => {
+                    skips = self.partition(token, key, static_row) != Flow::Continue;
+                }
+                PageItem::Row { clustering, row } if !skips => {
+                    skips = self.row(clustering, row) != Flow::Continue;
+                }
+                PageItem::Row { .. } => {}
+            }
+        }
+    }
+
+    /// Ends the partition that is open: nothing more of it comes.
+    pub(super) fn finish(&mut self) {
+        if self.open.take().is_some() && !self.is_stopped && self.sink.partition_end() == Flow::Stop
+        {
+            self.is_stopped = true;
+        }
+    }
+
+    /// Tells the sink up to where everything was read.
+    pub(super) fn look(&mut self, matches: &Matches, tombstones: u32) -> Look {
+        let last = matches.partitions.last();
+        let (token, key, clustering) = match &matches.frontier {
+            Frontier::Done => return Look::Continue,
+            Frontier::After { token, key } => (*token, key, None),
+            Frontier::Inside { token, key, clustering } => {
+                (*token, key, Some(clustering.as_slice()))
+            }
+            Frontier::Before { .. } => match last {
+                Some(last) => (last.token, &last.key, None),
+                None => return Look::Continue,
+            },
+        };
+        let goes_on = clustering.is_some() && self.open.as_ref().is_some_and(|o| o.key == *key);
+        if !goes_on {
+            self.finish();
+        }
+        if self.is_stopped {
+            return Look::Stop;
+        }
+        let scanned = tombstones;
+        let look = self.sink.looked_at(LookedAt { token, key, clustering, tombstones, scanned });
+        self.is_stopped |= look != Look::Continue;
+        look
+    }
+}
+
+impl<S: RowSink> RowSink for RowStream<'_, S> {
+    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        if let Some(open) = self.open.as_ref().filter(|open| open.key == key) {
+            return if open.is_skipped { Flow::SkipPartition } else { Flow::Continue };
+        }
+        self.finish();
+        if self.is_stopped {
+            return Flow::Stop;
+        }
+        self.open = Some(Open { key: key.to_vec(), is_skipped: false });
+        let flow = self.sink.partition(token, key, static_row);
+        self.note(flow)
+    }
+
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        let flow = self.sink.row(clustering, row);
+        self.note(flow)
+    }
+
+    /// The partition may go on with the next read.
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        let look = self.sink.looked_at(upto);
+        self.is_stopped |= look != Look::Continue;
+        look
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.sink.tombstones_per_look()
+    }
+}
