@@ -4,7 +4,7 @@
 //! import, a stream, a lost component) is read as if no index existed until it is rewritten. The list survives a
 //! restart ([`crate::files::index_marks`]), so that a stray file never makes a built index unavailable.
 //!
-//! INV-index-1: a search sees each live row of a view as a candidate, through a component, the index of a memtable, or
+//! A search sees each live row of a view as a candidate (INV-index-1): through a component, the index of a memtable, or
 //! because all rows of a source without the index are candidates. So no state here can lose a row.
 
 use std::cell::{Cell, RefCell};

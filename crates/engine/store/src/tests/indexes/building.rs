@@ -43,6 +43,7 @@ async fn write_files(rt: &Rt, store: &Store, count: i64) {
     }
 }
 
+/// INV-index-1, as far as the store keeps it.
 #[test]
 fn a_new_index_is_built_file_by_file_and_then_counts_as_built() {
     run(8_100, |rt| async move {
