@@ -97,13 +97,22 @@ pub struct OpenIndex {
     pub summary: Rc<IndexSummary>,
     /// Rows of this file.
     pub rows: Arc<RowsSummary>,
+    /// Definition of the index that the component was written for: [`index_format::TableIndex::definition`].
+    pub definition: u32,
+}
+
+/// An open component of terms.
+struct OpenTerms {
+    id: Uuid,
+    definition: u32,
+    summary: Rc<IndexSummary>,
 }
 
 /// The components of indexes that a file set has.
 #[derive(Default)]
 pub(crate) struct OpenIndexes {
     rows: Option<Arc<RowsSummary>>,
-    terms: Vec<(Uuid, Rc<IndexSummary>)>,
+    terms: Vec<OpenTerms>,
     /// Components that are not used, and why.
     damaged: RefCell<Vec<(IndexComponent, SstableError)>>,
 }
@@ -120,10 +129,12 @@ impl OpenIndexes {
             let Some(component) = IndexComponent::of_name(*name) else { continue };
             is_any = true;
             let path = meta.file(Component::Attached(*name));
-            let read = read_summary(component, file, &path).await.and_then(|block| {
-                let offset = block.at().offset;
-                indexes.add(component, block).map_err(|error| of_index(&path, offset, &error))
-            });
+            let read =
+                read_summary(component, file, &path).await.and_then(|(definition, block)| {
+                    let offset = block.at().offset;
+                    let added = indexes.add(component, definition, block);
+                    added.map_err(|error| of_index(&path, offset, &error))
+                });
             if let Err(error) = read {
                 indexes.damaged.get_mut().push((component, error));
             }
@@ -134,12 +145,14 @@ impl OpenIndexes {
     fn add(
         &mut self,
         component: IndexComponent,
+        definition: u32,
         block: Block,
     ) -> std::result::Result<(), IndexError> {
         match component {
             IndexComponent::Rows => self.rows = Some(Arc::new(RowsSummary::read(block)?)),
             IndexComponent::Terms(id) => {
-                self.terms.push((id, Rc::new(IndexSummary::read(block)?)));
+                let summary = Rc::new(IndexSummary::read(block)?);
+                self.terms.push(OpenTerms { id, definition, summary });
             }
         }
         Ok(())
@@ -148,12 +161,16 @@ impl OpenIndexes {
     /// See [`crate::SstableReader::index`].
     pub(crate) fn get(&self, id: Uuid) -> Option<OpenIndex> {
         let rows = self.rows.as_ref()?;
-        let (_, summary) = self.terms.iter().find(|(found, _)| *found == id)?;
+        let terms = self.terms.iter().find(|terms| terms.id == id)?;
+        let (summary, definition) = (&terms.summary, terms.definition);
         let is_used = |component| !self.is_damaged(component);
         let is_whole = is_used(IndexComponent::Rows) && is_used(IndexComponent::Terms(id));
         // Ids of another count of rows would name other rows.
-        (is_whole && summary.rows == rows.rows)
-            .then(|| OpenIndex { summary: summary.clone(), rows: rows.clone() })
+        (is_whole && summary.rows == rows.rows).then(|| OpenIndex {
+            summary: summary.clone(),
+            rows: rows.clone(),
+            definition,
+        })
     }
 
     fn is_damaged(&self, component: IndexComponent) -> bool {
@@ -175,24 +192,25 @@ impl OpenIndexes {
     }
 }
 
-/// Verifies both ends of a component and reads its summary.
+/// Verifies both ends of a component and reads its definition and summary.
 async fn read_summary(
     component: IndexComponent,
     file: &ComponentFile,
     path: &str,
-) -> Result<Block> {
+) -> Result<(u32, Block)> {
     let length = file.len().await?;
     let kind = component.kind();
     let of = |offset| move |error: IndexError| of_index(path, offset, &error);
     let header = read_exact(file, path, 0, HEADER_BYTES).await?;
-    if read_header(kind, &header).map_err(of(0))? != component.id() {
+    let (id, definition) = read_header(kind, &header).map_err(of(0))?;
+    if id != component.id() {
         let what = "header of another index".to_owned();
         return Err(SstableError::Corrupt { file: path.to_owned(), offset: 0, what });
     }
     let end = length.saturating_sub(FOOTER_BYTES as u64);
     let footer = read_exact(file, path, end, FOOTER_BYTES).await?;
     let footer = Footer::read(kind, &footer, length).map_err(of(end))?;
-    read_block(file, path, footer.summary).await
+    Ok((definition, read_block(file, path, footer.summary).await?))
 }
 
 /// Reads and verifies a block of a component.

@@ -400,7 +400,7 @@ impl SstableWriter {
         if self.schema.has_static() {
             let at = self.offset();
             self.encode_row(RowKind::Static, row, 0)?;
-            self.note_row(None, row, at)?;
+            self.note_row(None, row, at);
             self.cut_chunks()?;
         }
         self.partition.header_length = Some(self.offset());
@@ -445,7 +445,7 @@ impl SstableWriter {
         let at = self.offset();
         let tombstones = self.stats.tombstones_in_partition();
         self.encode_row(RowKind::Regular(clustering), row, at - self.partition.previous)?;
-        self.note_row(Some(clustering), row, at)?;
+        self.note_row(Some(clustering), row, at);
         if self.stats.tombstones_in_partition() != tombstones
             && !row.has_live_data(self.options.large.now)
         {
@@ -456,38 +456,26 @@ impl SstableWriter {
 
     /// Finds large data in a row that was encoded from a position on, and indexes it.
     #[inline]
-    fn note_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) -> Result<()> {
+    fn note_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) {
         let bytes = self.offset() - at;
         if bytes > self.large_row {
-            return self.note_large_row(clustering, row, at, bytes);
+            self.note_large_row(clustering, row, at, bytes);
         }
-        Ok(())
     }
 
     #[cold]
-    fn note_large_row(
-        &mut self,
-        clustering: Option<&[u8]>,
-        row: RowRef<'_>,
-        at: u64,
-        bytes: u64,
-    ) -> Result<()> {
+    fn note_large_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64, bytes: u64) {
         let p = &self.partition;
         let key = p.key.as_slice();
         if bytes > self.options.large.row_least() {
             self.large.row(&self.options.large, key, clustering, row, bytes);
         }
-        let Some(indexes) = &mut self.attached.indexes else { return Ok(()) };
+        let Some(indexes) = &mut self.attached.indexes else { return };
         let token = p.hash.map_or_else(|| codec::token_of(key), |hash| hash.token);
         let offset = p.start + at;
         let placed = PlacedRow { token, partition: p.start, offset, key, clustering, row };
-        match indexes.row(&placed) {
-            Ok(is_full) => {
-                self.data.urge_if(is_full);
-                Ok(())
-            }
-            Err(error) => Err(indexing::refused(self.file(Component::Data), &error)),
-        }
+        let is_full = indexes.row(&placed);
+        self.data.urge_if(is_full);
     }
 
     /// A range-tombstone marker.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use codec::crc32;
 use data::{CellRef, ColumnRef, RowRef};
 use schema::{Column, ColumnKind, IndexMetadata, Table, TargetPart};
 use sst_format::byte_order::{self, Place};
@@ -59,6 +60,9 @@ pub struct TableIndex {
     pub part: IndexedPart,
     /// Encoder of its terms, for rows and for predicates.
     pub encoder: TermEncoder,
+    /// Checksum over what decides its entries: column, part, type, options of text. Ids repeat when a table is made again
+    /// with its old id, and a file of the first may then be imported; its component has the entries of another index.
+    pub definition: u32,
 }
 
 /// A row as it is written. `clustering`: serialised as in mutations; `None`: the static row.
@@ -104,8 +108,12 @@ impl TableIndex {
             folds_to_ascii: is("ascii", "true"),
         };
         let encoder = TermEncoder::new(&column.ty, target, text).ok()?;
+        let function = index.target.part.function().unwrap_or_default();
+        let ty = column.ty.to_marshal_name();
+        let definition = format!("{function}({}) {ty} {text:?}", column.name);
+        let definition = crc32(definition.as_bytes());
         let part = IndexedPart::of_column(column);
-        Some(TableIndex { id: index.id, name: index.name.clone(), part, encoder })
+        Some(TableIndex { id: index.id, name: index.name.clone(), part, encoder, definition })
     }
 }
 

@@ -6,7 +6,7 @@
 //! | 4 | 2 | version | | 24 | 4 | length of the summary |
 //! | 6 | 2 | 0 | | 20 | 8 | length of the component |
 //! | 8 | 16 | id of the index, or 0 | | 12 | 2, 2 | version, 0 |
-//! | 24 | 4 | 0 | | 8 | 4 | magic |
+//! | 24 | 4 | definition of the index, or 0 | | 8 | 4 | magic |
 //! | 28 | 4 | CRC32 of the 28 bytes before | | 4 | 4 | CRC32 of the 28 bytes before |
 
 use codec::{Reader, Writer, crc32};
@@ -46,12 +46,17 @@ impl ComponentKind {
 
 /// Begins a component.
 pub fn put_header(kind: ComponentKind, id: Uuid, out: &mut Output) {
+    put_header_of(kind, id, 0, out);
+}
+
+/// Begins a component of an index of this definition: [`crate::TableIndex::definition`].
+pub fn put_header_of(kind: ComponentKind, id: Uuid, definition: u32, out: &mut Output) {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.put_bytes(&kind.magic());
     header.put_u16(VERSION);
     header.put_u16(0);
     header.put_bytes(id.as_bytes());
-    header.put_u32(0);
+    header.put_u32(definition);
     header.put_u32(crc32(&header));
     out.put_raw(&header);
 }
@@ -67,11 +72,11 @@ fn sealed<'a>(bytes: &'a [u8], what: &'static str, offset: u64) -> Result<Reader
     Ok(Reader::new(body, what))
 }
 
-/// Reads the header: the id of the index.
+/// Reads the header: the id of the index and its definition.
 ///
 /// # Errors
 /// `Checksum`; `Version` of a later release; `Invalid` for another component.
-pub fn read_header(kind: ComponentKind, bytes: &[u8]) -> Result<Uuid, IndexError> {
+pub fn read_header(kind: ComponentKind, bytes: &[u8]) -> Result<(Uuid, u32), IndexError> {
     let bytes = bytes.get(..HEADER_BYTES).unwrap_or(bytes);
     let mut r = sealed(bytes, "header of an index component", 0)?;
     let wrong = IndexError::Invalid { what: "header of another component", offset: 0 };
@@ -82,11 +87,7 @@ pub fn read_header(kind: ComponentKind, bytes: &[u8]) -> Result<Uuid, IndexError
     if r.u16()? != 0 {
         return Err(wrong);
     }
-    let id = Uuid::from_bytes(r.array()?);
-    if r.u32()? != 0 {
-        return Err(wrong);
-    }
-    Ok(id)
+    Ok((Uuid::from_bytes(r.array()?), r.u32()?))
 }
 
 fn check_version(version: u16) -> Result<(), IndexError> {

@@ -10,7 +10,7 @@ use crate::id_set::IdSet;
 use crate::leaf::{Counts, FinishedLeaf, LeafBuilder, TermRows, shared};
 use crate::node::{FinishedNode, LEVELS_MAX, NewChild, NodeBuilder};
 use crate::postings::{Encoded, ListEncoder, ListRef};
-use crate::summary::{ComponentKind, put_header};
+use crate::summary::{ComponentKind, put_header_of};
 use crate::{BlockKind, BlockRef, Footer, IndexError, IndexSummary};
 
 /// Longest term, bytes. Longer ones are cut ([`crate::terms`]); the check of the row makes up for it.
@@ -47,8 +47,13 @@ pub struct IndexWriter {
 impl IndexWriter {
     /// A writer for the index `id` of a file with `rows` rows.
     pub fn new(id: Uuid, rows: u32) -> IndexWriter {
+        IndexWriter::of_definition(id, 0, rows)
+    }
+
+    /// The same for an index of this definition: [`crate::TableIndex::definition`].
+    pub fn of_definition(id: Uuid, definition: u32, rows: u32) -> IndexWriter {
         let mut out = Output::default();
-        put_header(ComponentKind::Terms, id, &mut out);
+        put_header_of(ComponentKind::Terms, id, definition, &mut out);
         IndexWriter {
             out,
             rows,

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use index_format::runs::{Fill, MergeStep, Run, RunBuilder, RunMerger, RunWriter};
 use index_format::{
-    Block, BlockRef, IndexError, IndexWriter, IndexedRow, RowsWriter, TableIndexes,
+    Block, BlockRef, IndexError, IndexWriter, IndexedRow, RowsWriter, TableIndex, TableIndexes,
 };
 use rt::Rt;
 use sst_format::{AttachedName, Component};
@@ -74,6 +74,8 @@ pub(super) struct IndexBuild {
     /// Of each index.
     sorters: Vec<Sorter>,
     scratch: Vec<u8>,
+    /// A row that could not be entered: rows return no error of their own, which each would pay for.
+    failed: Option<IndexError>,
 }
 
 impl IndexBuild {
@@ -85,20 +87,33 @@ impl IndexBuild {
         let Indexing { indexes, budget_bytes, rt } = indexing;
         let rows_file = AttachedWriter::begin(writer, IndexComponent::Rows.attached()).await?;
         let budget = budget_bytes / indexes.all().len().max(1);
-        let sorter = |id| Sorter::new(id, budget);
         Ok(IndexBuild {
             rt: rt.clone(),
             rows: RowsWriter::new(),
             rows_file,
             partition: None,
-            sorters: indexes.all().iter().map(|index| sorter(index.id)).collect(),
+            sorters: indexes.all().iter().map(|index| Sorter::new(index, budget)).collect(),
             indexes: indexes.clone(),
             scratch: Vec::new(),
+            failed: None,
         })
     }
 
-    /// Adds a row. True: [`IndexBuild::write_full`] should come soon.
-    pub(super) fn row(&mut self, placed: &PlacedRow<'_>) -> std::result::Result<bool, IndexError> {
+    /// Adds a row. True: [`IndexBuild::write_full`] should come soon. It returns the error of a row.
+    pub(super) fn row(&mut self, placed: &PlacedRow<'_>) -> bool {
+        if self.failed.is_some() {
+            return true;
+        }
+        match self.add(placed) {
+            Ok(is_full) => is_full,
+            Err(error) => {
+                self.failed = Some(error);
+                true
+            }
+        }
+    }
+
+    fn add(&mut self, placed: &PlacedRow<'_>) -> std::result::Result<bool, IndexError> {
         let is_first = self.partition != Some(placed.partition);
         if is_first {
             self.rows.partition(placed.token, placed.partition)?;
@@ -128,6 +143,7 @@ impl IndexBuild {
 
     /// Writes full requests, and spills runs beyond the budget.
     pub(super) async fn write_full(&mut self, files: &SetFiles) -> Result<()> {
+        self.check(files)?;
         if self.rows_file.is_full() {
             self.rows_file.write_full().await?;
         }
@@ -139,8 +155,19 @@ impl IndexBuild {
         Ok(())
     }
 
+    fn check(&self, files: &SetFiles) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(error) => Err(SstableError::Unsupported {
+                file: files.path(Component::Data),
+                what: error.to_string(),
+            }),
+        }
+    }
+
     /// Writes the rest of all components. The writer has no other attached component open.
     pub(super) async fn finish(mut self, writer: &mut SstableWriter) -> Result<()> {
+        self.check(&writer.files)?;
         let rows_path = writer.file(Component::Attached(self.rows_file.kind().name));
         let summary = self.rows.finish().map_err(|error| of_index(&rows_path, 0, &error))?;
         self.rows_file.put(&self.rows.take_output());
@@ -155,6 +182,7 @@ impl IndexBuild {
 /// Pairs of one index. Offsets of blocks count on from the spill file into memory.
 struct Sorter {
     id: Uuid,
+    definition: u32,
     budget_bytes: usize,
     builder: RunBuilder,
     /// Blocks of small runs, the first at offset `spilled_bytes`.
@@ -166,9 +194,10 @@ struct Sorter {
 }
 
 impl Sorter {
-    fn new(id: Uuid, budget_bytes: usize) -> Sorter {
+    fn new(index: &TableIndex, budget_bytes: usize) -> Sorter {
         Sorter {
-            id,
+            id: index.id,
+            definition: index.definition,
             budget_bytes: budget_bytes.max(SORTED_BYTES),
             builder: RunBuilder::new(SORTED_BYTES),
             memory: Vec::new(),
@@ -265,7 +294,7 @@ impl Sorter {
         let mut file = AttachedWriter::begin(writer, component.attached()).await?;
         let path = writer.file(Component::Attached(component.name()));
         let of = |error: IndexError| of_index(&path, 0, &error);
-        let mut out = IndexWriter::new(self.id, rows);
+        let mut out = IndexWriter::of_definition(self.id, self.definition, rows);
         if self.small.is_empty() && self.spilled.is_empty() {
             self.builder.write_to(&mut out).map_err(of)?;
         } else {
@@ -336,9 +365,4 @@ impl Sorter {
             }
         }
     }
-}
-
-/// The error of a row that an index build refused.
-pub(super) fn refused(file: String, error: &IndexError) -> SstableError {
-    SstableError::Unsupported { file, what: error.to_string() }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Outputs<'s> {
     warmed: Vec<u64>,
 }
 
+/// Files of windows, about, that share the memory for the indexes of one file.
+const WINDOWS_TOGETHER: usize = 8;
 /// Partitions that the filter of each of many files is made for, at most.
 const SORTED_PARTITIONS_MAX: u64 = 1_000_000;
 
@@ -126,6 +128,9 @@ impl<'s> Outputs<'s> {
                 let most = options.expected_partitions;
                 options.expected_partitions = most.min(SORTED_PARTITIONS_MAX);
                 options.request_bytes = sstable::writer::WRITE_BYTES;
+                if let Some(indexing) = &mut options.indexing {
+                    indexing.budget_bytes /= WINDOWS_TOGETHER;
+                }
                 1
             }
         };

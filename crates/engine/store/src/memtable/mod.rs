@@ -91,13 +91,12 @@ impl Memtable {
         }
     }
 
-    /// Enters the rows of a mutation that was applied into the indexes. Returns the change of accounted memory.
-    #[cold]
-    pub(crate) fn index(&self, token: Token, mutation: &MutationRef<'_>) -> isize {
+    /// Enters the rows of a mutation into the indexes. Returns the bytes by which accounted memory grew.
+    pub(crate) fn index(&self, token: Token, mutation: &MutationRef<'_>) -> usize {
         let mut indexes = self.indexes.borrow_mut();
         let grown = indexes.as_mut().map_or(0, |indexes| indexes.insert(token, mutation));
         self.bytes.set(self.bytes.get().saturating_add(grown));
-        isize::try_from(grown).unwrap_or(isize::MAX)
+        grown
     }
 
     /// Runs `f` on the index of that id. `None`: the memtable has rows that are not in it.

@@ -239,7 +239,9 @@ impl CounterCache {
         }
     }
 
-    /// A mutation is applied to the memtable of a table with counters.
+    /// A mutation is applied to the memtable of a table with counters. Not inlined: other tables' writes need no room
+    /// for it on the stack.
+    #[inline(never)]
     pub(crate) fn note(&self, table: &TableState, token: Token, mutation: &MutationRef<'_>) {
         if !self.is_on() {
             return;

@@ -4,13 +4,15 @@
 //! import, a stream, a lost component) is read as if no index existed until it is rewritten. The list survives a
 //! restart ([`crate::files::index_marks`]), so that a stray file never makes a built index unavailable.
 //!
-//! INV-index-1: a search sees each live row of a view as a candidate, through a component, the index of a memtable, or
+//! A search sees each live row of a view as a candidate (INV-index-1): through a component, the index of a memtable, or
 //! because all rows of a source without the index are candidates. So no state here can lose a row.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use index_format::TableIndexes;
+use sstable::{Component, IndexComponent, OpenIndex, SstableError};
 use stdx::{Generation, TableId, Uuid};
 
 use crate::tables::registry::Tables;
@@ -76,6 +78,20 @@ impl BuiltIndexes {
         }
         if *built != before {
             self.is_changed.set(true);
+        }
+    }
+}
+
+/// Stops using components that were written for another definition of an index.
+pub(crate) fn disuse_others(indexes: &TableIndexes, files: &[Rc<TableFile>]) {
+    for (index, file) in indexes.all().iter().flat_map(|i| files.iter().map(move |f| (i, f))) {
+        let is_other = |open: OpenIndex| open.definition != index.definition;
+        if file.reader.index(index.id).is_some_and(is_other) {
+            let component = IndexComponent::Terms(index.id);
+            let file_name = file.reader.meta().file(Component::Attached(component.name()));
+            let what = format!("it is of another index than \"{}\" is now", index.name);
+            let error = SstableError::Unsupported { file: file_name, what };
+            file.reader.mark_index_damaged(component, &error);
         }
     }
 }

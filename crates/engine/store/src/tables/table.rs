@@ -17,7 +17,7 @@ use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, Token
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use crate::memtable::Memtable;
-use crate::tables::built_indexes::BuiltIndexes;
+use crate::tables::built_indexes::{BuiltIndexes, disuse_others};
 use crate::tables::cached_rows::CachedRows;
 use crate::tables::damage::{Damage, FailedCopies, VerifiedTimes};
 use crate::tables::large_files::LargeFiles;
@@ -559,6 +559,7 @@ impl TableState {
     fn begin_indexes(&self, view: &TableView) {
         if let Some(indexes) = &self.version.borrow().indexes {
             view.active.begin_indexes(indexes);
+            disuse_others(indexes, &view.files);
         }
     }
 

@@ -7,6 +7,7 @@ use schema::Table;
 use stdx::Token;
 
 use crate::error::StoreError;
+use crate::memtable::Memtable;
 use crate::tables::composite_keys::composite_parts;
 use crate::tables::table::{TableState, WriteFollower, bump};
 use crate::write::Writer;
@@ -104,18 +105,24 @@ impl Writer {
         let mut scratch = self.scratch.borrow_mut();
         let version = table.version.borrow();
         let view = table.view.borrow();
-        let mut delta = 0;
         match version.follower {
             WriteFollower::Nothing => {}
             WriteFollower::CounterCache => self.counter_cache.note(table, token, mutation),
-            WriteFollower::Indexes => delta = view.active.index(token, mutation),
+            WriteFollower::Indexes => self.index(&view.active, token, mutation),
         }
-        delta += view.active.apply(&version.shape, token, mutation, position, &mut scratch);
+        let delta = view.active.apply(&version.shape, token, mutation, position, &mut scratch);
         let bytes = self.memtable_bytes.get().saturating_add_signed(delta);
         self.memtable_bytes.set(bytes);
         if self.wants_flush() {
             self.env.work.notify_one();
         }
+    }
+
+    /// Enters a mutation into the indexes of a memtable.
+    #[cold]
+    pub(crate) fn index(&self, memtable: &Memtable, token: Token, mutation: &MutationRef<'_>) {
+        let grown = memtable.index(token, mutation);
+        self.memtable_bytes.set(self.memtable_bytes.get().saturating_add(grown));
     }
 
     /// Hands everything applied so far to the kernel with one write, in batch and group mode also

@@ -268,7 +268,7 @@ impl Writer {
                 }
                 let active = &view.active;
                 let (shape, token) = (&version.shape, partition.token);
-                delta += active.index(token, &mutation);
+                delta += isize::try_from(active.index(token, &mutation)).unwrap_or(isize::MAX);
                 delta += active.apply(shape, token, &mutation, position, &mut scratch);
             }
         }

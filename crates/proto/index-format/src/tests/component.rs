@@ -39,7 +39,7 @@ impl InMemory {
     pub(super) fn open(bytes: Bytes) -> Result<InMemory, IndexError> {
         let kind = ComponentKind::Terms;
         let short = IndexError::Input { what: "short" };
-        assert_eq!(read_header(kind, bytes.get(..HEADER_BYTES).ok_or(short.clone())?)?, ID);
+        assert_eq!(read_header(kind, bytes.get(..HEADER_BYTES).ok_or(short.clone())?)?.0, ID);
         let tail = bytes.len().checked_sub(FOOTER_BYTES).ok_or(short)?;
         let footer = Footer::read(kind, &bytes[tail..], bytes.len() as u64)?;
         let block = read(&bytes, footer.summary)?;

@@ -2,6 +2,7 @@ mod build;
 mod component;
 mod damage;
 mod golden;
+mod indexed;
 mod model;
 mod rows;
 mod sets;

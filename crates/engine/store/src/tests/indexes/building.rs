@@ -43,6 +43,7 @@ async fn write_files(rt: &Rt, store: &Store, count: i64) {
     }
 }
 
+/// INV-index-1, as far as the store keeps it.
 #[test]
 fn a_new_index_is_built_file_by_file_and_then_counts_as_built() {
     run(8_100, |rt| async move {
@@ -233,4 +234,29 @@ fn components_travel_with_whole_files_and_unknown_ones_are_not_used() {
             to.stop().await;
         });
     }
+}
+
+#[test]
+fn a_component_of_another_definition_of_the_index_is_not_used() {
+    run(8_150, |rt| async move {
+        let store = open_with(&rt, &[3]).await;
+        write_files(&rt, &store, 1).await;
+        let component = |store: &Store| {
+            let file = store.rooms.tables.table(TABLE).unwrap().view().files[0].clone();
+            file.reader.index(index_id(3)).map(|open| open.definition)
+        };
+        let before = component(&store).unwrap();
+        // As a table that was made again with its id, and takes a file of the first.
+        let mut table = indexed_table(&[3], 9);
+        let index = IndexMetadata {
+            target: IndexTarget { column: "w".into(), part: TargetPart::Simple },
+            ..(*table.indexes[0]).clone()
+        };
+        table.indexes = table.indexes_with(index);
+        store.set_schema(schema_of(vec![table]));
+        assert_eq!(component(&store), None);
+        wait_built(&rt, &store).await;
+        assert!(component(&store).is_some_and(|now| now != before));
+        store.stop().await;
+    });
 }
