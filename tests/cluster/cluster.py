@@ -329,6 +329,7 @@ class Test:
         assert shown.returncode == 1 and "stopped" in shown.stdout, shown.stdout
         text = self.nodes.nodetool(1, "describecluster")
         assert "\tUnreachable: 1\n" in text and "UNREACHABLE: [127.0.0.3]" in text, text
+        assert "Metadata voters:\n\t127.0.0.1, 127.0.0.2, 127.0.0.3 (down)\n" in text, text
         host = next(h for h in self.connection.cluster.metadata.all_hosts() if h.address == "127.0.0.3")
         until("the driver says down", lambda: not host.is_up)
 

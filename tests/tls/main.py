@@ -446,7 +446,7 @@ def ports(run):
 
 
 def shard_aware(run):
-    """Scylla's drivers find the port for shard-aware connections with TLS in SUPPORTED, and use it."""
+    """ScyllaDB's drivers find the port for shard-aware connections with TLS in SUPPORTED, and use it."""
     python = probes.Probe("python (scylla)", [run.drivers / "python-scylla/bin/python", "-B", HERE / "python/probe.py"],
                           run.log)
     rust = next(p for p in run.probes if p.name == "rust")

@@ -39,6 +39,8 @@ const PHRASES: &[(&str, &str)] = &[
     ("passed over", "skipped, ignored"),
     ("behind it", "after it"),
     ("gives up", "stops retrying, aborts"),
+    // The file `Scylla.db` has this name.
+    ("Scylla", "ScyllaDB"),
 ];
 
 /// Words that a sentence of a comment does not begin with: a noun or a verb stands there.
@@ -251,6 +253,12 @@ mod tests {
         assert_eq!(found.texts.iter().map(|f| f.line).collect::<Vec<_>>(), [3]);
         let comments: Vec<_> = found.comments.iter().map(|f| (f.line, f.phrase.as_str())).collect();
         assert_eq!(comments, [(1, "What …"), (3, "anew")]);
+    }
+
+    #[test]
+    fn scylladb_has_one_spelling() {
+        let found = document("Scylla's tools\nScyllaDB's tools, scylla-driver\n");
+        assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [1]);
     }
 
     #[test]

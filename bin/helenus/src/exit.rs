@@ -28,7 +28,10 @@ pub fn of_start(error: &StartError) -> u8 {
         | StartError::Place { .. } => USAGE,
         StartError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | StartError::Submit(SubmitError::Rejected(_))
-        | StartError::Store { error: StoreError::Corrupt { .. }, .. }
+        | StartError::Store {
+            error: StoreError::Corrupt { .. } | StoreError::Unsupported(_),
+            ..
+        }
         | StartError::DataDirectory(_)
         | StartError::OtherDataDirectory(_)
         | StartError::LeftOut { .. } => DAMAGED,
@@ -76,6 +79,11 @@ mod tests {
         assert_eq!(of_start(&TopologyError::Address("x".into()).into()), USAGE);
         let error = StoreError::Corrupt { file: "f".into(), what: "w".into() };
         assert_eq!(of_start(&StartError::Store { shard: 0, error }), DAMAGED);
+        // A missing key of encrypted files, which no restart brings; a provider that is down may come back.
+        let error = StoreError::Unsupported("no key".into());
+        assert_eq!(of_start(&StartError::Store { shard: 0, error }), DAMAGED);
+        let error = StoreError::Invalid("the provider is down".into());
+        assert_eq!(of_start(&StartError::Store { shard: 0, error }), FAILED);
         let error = StoreError::Stopping;
         assert_eq!(of_start(&StartError::Store { shard: 0, error }), FAILED);
         assert_eq!(of_start(&StartError::Abandoned), FAILED);

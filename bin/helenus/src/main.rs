@@ -67,7 +67,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
         arguments: Vec<String>,
     },
-    /// Look into SSTable files while no node has them open
+    /// Inspect, check, rewrite, export and load SSTable files
     Sstable {
         /// File with the keys of encrypted SSTables
         #[arg(long, global = true, value_name = "FILE")]
@@ -75,12 +75,12 @@ enum Command {
         #[command(subcommand)]
         command: sstable_tools::Command,
     },
-    /// Create key files of encryption at rest, and see and change which keys files use
+    /// Create key files of encryption at rest; list and change the keys of encrypted files
     Key {
         #[command(subcommand)]
         command: sstable_tools::keys::Command,
     },
-    /// Look into segments of the commit log
+    /// Inspect segments of the commit log
     Commitlog {
         #[command(subcommand)]
         command: sstable_tools::commitlog::Command,
@@ -105,16 +105,13 @@ enum Command {
         command: bench::Command,
     },
     /// Run several nodes on this machine, on 127.0.0.1, 127.0.0.2, …, to try things out
-    Cluster {
-        #[command(subcommand)]
-        command: local_cluster::Command,
-    },
+    Cluster(local_cluster::Local),
     /// Hash a password for WITH HASHED PASSWORD, as Cassandra's hash_password does
     #[command(name = "hash_password", alias = "hash-password")]
     HashPassword(hash_password::Arguments),
     /// Check a node and its configuration
     Doctor(doctor::Doctor),
-    /// Make tokens for the API of nodes
+    /// Create tokens for the API of nodes
     Token {
         #[command(subcommand)]
         command: token::Command,
@@ -157,7 +154,7 @@ fn main() -> ExitCode {
         Command::Auditlogviewer { arguments } => audit_viewer::main(&arguments),
         Command::Fqltool { arguments } => fqltool::main(&arguments),
         Command::Bench { command } => bench::main(command),
-        Command::Cluster { command } => local_cluster::main(command),
+        Command::Cluster(local) => local_cluster::main(local),
         Command::HashPassword(arguments) => hash_password::main(arguments),
         Command::Doctor(options) => doctor::main(&options),
         Command::Token { command } => token::main(&command),

@@ -19,6 +19,8 @@ use crate::exit;
 
 /// Where Cassandra's nodetool connects to.
 const JMX_PORT: u16 = 7199;
+/// Where CQL clients connect to.
+const CQL_PORT: u16 = 9042;
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
@@ -172,12 +174,19 @@ fn report(failure: &Failure, api: Option<&NodeApi>) -> u8 {
     failure.exit_code()
 }
 
-/// Runbooks name the port of JMX, where no node listens.
+/// Runbooks name the port of JMX, where no node listens; newcomers the one that they know.
 fn hint_at_the_port(port: u16) -> Option<&'static str> {
-    (port == JMX_PORT).then_some(
-        "7199 is the port of Cassandra's JMX. Nodes of Helenus serve nodetool on their API port, 10000 \
-         unless \"api_port\" names another: leave \"-p 7199\" out.",
-    )
+    match port {
+        JMX_PORT => Some(
+            "7199 is the port of Cassandra's JMX. Nodes of Helenus serve nodetool on their API port, 10000 \
+             unless \"api_port\" names another: leave \"-p 7199\" out.",
+        ),
+        CQL_PORT => Some(
+            "9042 is the port for CQL clients. Nodes of Helenus serve nodetool on their API port, 10000 \
+             unless \"api_port\" names another: leave \"-p 9042\" out.",
+        ),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -185,8 +194,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_connection_at_the_port_of_jmx_hints_at_that_of_the_api() {
+    fn the_commands_that_the_reference_of_settings_names_exist() {
+        for command in conf::SETTING_COMMANDS.iter().flat_map(|(_, commands)| commands.iter()) {
+            let (verb, kind) = command.split_once(' ').unwrap_or((command, ""));
+            assert!(verbs::verb(verb).is_some(), "{command}");
+            let kinds = verbs::help(Some(verb));
+            assert!(kind.is_empty() || kinds.contains(kind), "{command}: {kinds}");
+        }
+        assert!(verbs::verb("setguardrailsconfig").is_some());
+    }
+
+    #[test]
+    fn a_failed_connection_to_another_port_of_a_node_hints_at_that_of_the_api() {
         assert!(hint_at_the_port(7199).unwrap().contains("10000"));
+        assert!(hint_at_the_port(9042).unwrap().contains("10000"));
         assert_eq!(hint_at_the_port(10_000), None);
     }
 }

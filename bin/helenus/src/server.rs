@@ -292,8 +292,8 @@ SIGTERM and SIGINT drain and stop; SIGHUP reads the configuration again.
         write_setting(&mut out, setting);
     }
     out.push_str(
-        "\nSettings that are read and have no effect yet, and those that stop the start:\n\
-         docs/user/configuration.md\n",
+        "\nOther settings of a cassandra.yaml are accepted: the log of the start names each that has no effect.\n\
+         A setting that asks for protection that does not exist stops the start.\n",
     );
     out
 }

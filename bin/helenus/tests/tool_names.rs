@@ -47,7 +47,7 @@ fn a_symbolic_link_with_the_name_of_a_tool_is_that_tool() {
         ("nodetool", &["help"][..], "usage: helenus nodetool "),
         ("cqlsh", &["--version"], "cqlsh "),
         ("sstabledump", &["--help"], "Print all partitions and rows as JSON"),
-        ("sstablescrub", &["--help"], "Write files anew with all that can be read of them"),
+        ("sstablescrub", &["--help"], "Rewrite files with all that can be read of them"),
         ("cassandra", &["-v"], "5.0.9\n"),
     ] {
         let output = links.run(tool, arguments);

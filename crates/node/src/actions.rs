@@ -112,7 +112,7 @@ pub(crate) fn task_id(table: TableId, shard: ShardId, number: u64) -> Uuid {
 
 fn failed(error: StoreError) -> ActionError {
     match error {
-        StoreError::Invalid(text) => ActionError::Argument(text),
+        StoreError::Invalid(text) | StoreError::Unsupported(text) => ActionError::Argument(text),
         other => ActionError::Failed(other.to_string()),
     }
 }

@@ -96,7 +96,7 @@ impl Actions {
         self.apply_audit_options(AuditOptions { enabled: true, ..changed }).await
     }
 
-    /// `disableauditlog`: destinations by Scylla's settings stay.
+    /// `disableauditlog`: destinations by ScyllaDB's settings stay.
     pub(crate) async fn disable_audit_log(&self) -> Result<(), ActionError> {
         // From then on `getauditlog` prints the configuration, like in Cassandra.
         let base = self.options.audit_logging_options.clone();

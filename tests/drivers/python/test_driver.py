@@ -858,7 +858,7 @@ def test_if_not_exists_tells_what_was_there(session):
     insert = "INSERT INTO lwt (k, c, v) VALUES (1, 1, 'a') IF NOT EXISTS"
     first = session.execute(insert)
     assert first.was_applied
-    # The fork has Scylla's LWT mark, and gets what was there also when it was applied: nothing.
+    # The fork has ScyllaDB's LWT mark, and gets what was there also when it was applied: nothing.
     is_fork = any(d.metadata["Name"] == "scylla-driver" for d in distributions())
     assert tuple(first.one()) == ((True, None, None, None) if is_fork else (True,))
     second = session.execute(insert)

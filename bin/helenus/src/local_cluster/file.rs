@@ -52,6 +52,9 @@ pub struct NodeFile {
     /// Its replacement is unfinished: its directory does not hold a complete node yet.
     #[serde(default)]
     pub is_replacing: bool,
+    /// It did not run, and a node that ran did not know it as a member: it was removed, has left or never joined.
+    #[serde(default)]
+    pub is_out: bool,
 }
 
 impl ClusterFile {
@@ -91,6 +94,25 @@ impl ClusterFile {
         };
         let others = self.cut.iter().flatten().filter(|n| !own.contains(n));
         others.filter_map(|n| self.node(*n)).map(|n| n.address.clone()).collect()
+    }
+
+    /// The nodes that `helenus cluster start` starts: all but those that are out.
+    pub fn members(&self) -> impl Iterator<Item = &NodeFile> {
+        self.nodes.iter().filter(|node| !node.is_out)
+    }
+
+    /// Marks the nodes that do not run and are not among these addresses of members; returns true if a mark changed.
+    pub fn mark_members(&mut self, addresses: &[String]) -> bool {
+        let marks: Vec<bool> = self
+            .nodes
+            .iter()
+            .map(|node| !self.runs(node.number) && !addresses.contains(&node.address))
+            .collect();
+        let mut is_changed = false;
+        for (node, is_out) in self.nodes.iter_mut().zip(marks) {
+            is_changed |= std::mem::replace(&mut node.is_out, is_out) != is_out;
+        }
+        is_changed
     }
 
     /// Its process has ended.

@@ -76,6 +76,7 @@ pub(super) fn next_node(
         process: None,
         replaces: false,
         is_replacing: false,
+        is_out: false,
     })
 }
 
@@ -103,6 +104,22 @@ pub(super) fn add(
         Failure { text: format!("{}\n{hint}", failure.text), ..failure }
     })?;
     Ok(number)
+}
+
+/// Asks a node that runs which nodes are members and marks those that are out; returns true if that changed. Without an
+/// answer nothing changes.
+pub(super) fn learn_members(access: &ApiAccess, file: &mut ClusterFile) -> bool {
+    let stopped = |n: &NodeFile| !file.runs(n.number);
+    if !file.nodes.iter().any(stopped) {
+        return false;
+    }
+    let report = file.nodes.iter().filter(|n| !stopped(n)).find_map(|node| {
+        start::answers(&node.address).then_some(())?;
+        api_of(&node.address, API_PORT, access).get::<NodeReport>("/api/v1/node").ok()
+    });
+    let Some(report) = report else { return false };
+    let addresses: Vec<String> = report.nodes.into_iter().map(|member| member.address).collect();
+    file.mark_members(&addresses)
 }
 
 /// Returns true if a node knows the one at this address to be down.
@@ -171,6 +188,7 @@ mod tests {
                 process: None,
                 replaces: false,
                 is_replacing: false,
+                is_out: false,
             });
         }
         file

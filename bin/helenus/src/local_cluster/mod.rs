@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::process::Command as Program;
 use std::time::{Duration, Instant};
 
+use blocking_client::api::ApiAccess;
 use clap::{Args, Subcommand};
 use tool_io::api_flags::ApiFlags;
 
@@ -36,6 +37,15 @@ const API_PORT: u16 = 10_000;
 /// Interval of polls.
 const STEP: Duration = Duration::from_millis(50);
 
+/// The command line of `helenus cluster`.
+#[derive(Clone, Debug, Args)]
+pub struct Local {
+    #[command(flatten)]
+    place: Place,
+    #[command(subcommand)]
+    command: Command,
+}
+
 /// Commands of a local cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
@@ -46,30 +56,24 @@ pub enum Command {
     Stop {
         /// Only this node
         node: Option<u16>,
-        #[command(flatten)]
-        place: Place,
         /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
-    /// Show the nodes and whether they serve clients; exit code 0 when all of them do, else 1
+    /// Show the nodes and whether they serve clients; exit code 0 when all members do, else 1
     Status {
         #[command(flatten)]
-        place: Place,
+        login: ApiFlags,
     },
     /// End a node at once, as SIGKILL does: like a crash of its process
     Kill {
         /// Its number, from 1 on
         node: u16,
-        #[command(flatten)]
-        place: Place,
     },
     /// Start a node that does not run and wait until it serves clients
     StartNode {
         /// Its number, from 1 on
         node: u16,
-        #[command(flatten)]
-        place: Place,
         /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
@@ -78,8 +82,6 @@ pub enum Command {
     Restart {
         /// Its number, from 1 on
         node: u16,
-        #[command(flatten)]
-        place: Place,
         /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
@@ -92,8 +94,6 @@ pub enum Command {
         /// Its rack [default: the one with the fewest nodes there]
         #[arg(long)]
         rack: Option<String>,
-        #[command(flatten)]
-        place: Place,
         /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
@@ -104,8 +104,6 @@ pub enum Command {
     Replace {
         /// Its number, from 1 on
         node: u16,
-        #[command(flatten)]
-        place: Place,
         /// Seconds to wait at most
         #[arg(long, default_value_t = 120)]
         timeout: u64,
@@ -117,22 +115,16 @@ pub enum Command {
     Pause {
         /// Its number, from 1 on
         node: u16,
-        #[command(flatten)]
-        place: Place,
     },
     /// Resume a paused node
     Resume {
         /// Its number, from 1 on
         node: u16,
-        #[command(flatten)]
-        place: Place,
     },
     /// Print the end of a node's log
     Logs {
         /// Its number, from 1 on
         node: u16,
-        #[command(flatten)]
-        place: Place,
         /// How many lines
         #[arg(short = 'n', long, default_value_t = 100)]
         lines: usize,
@@ -145,14 +137,10 @@ pub enum Command {
         #[arg(required = true, value_name = "GROUP")]
         groups: Vec<String>,
         #[command(flatten)]
-        place: Place,
-        #[command(flatten)]
         login: ApiFlags,
     },
     /// Make the links between all nodes whole again
     Heal {
-        #[command(flatten)]
-        place: Place,
         #[command(flatten)]
         login: ApiFlags,
     },
@@ -175,7 +163,7 @@ Each call replaces what was cut before. A node that is in no group keeps all its
 #[derive(Clone, Debug, Args)]
 pub struct Place {
     /// Directory of the cluster
-    #[arg(long, default_value = "./helenus-cluster")]
+    #[arg(long, global = true, default_value = "./helenus-cluster")]
     dir: PathBuf,
 }
 
@@ -201,8 +189,8 @@ impl Failure {
 }
 
 /// Runs a command; the exit code.
-pub fn main(command: Command) -> u8 {
-    match run(command) {
+pub fn main(local: Local) -> u8 {
+    match run(&local.place, local.command) {
         Ok(code) => code,
         Err(failure) => {
             complain_line!("helenus cluster: {}", failure.text);
@@ -211,37 +199,37 @@ pub fn main(command: Command) -> u8 {
     }
 }
 
-fn run(command: Command) -> Result<u8, Failure> {
+fn run(place: &Place, command: Command) -> Result<u8, Failure> {
     match command {
-        Command::Start(arguments) => start::start(arguments),
-        Command::Stop { node, place, timeout } => stop(&place, node, timeout),
-        Command::Status { place } => status(&place),
-        Command::Kill { node, place } => {
-            signal(&place, node, Signal::Kill)?;
+        Command::Start(arguments) => start::start(place, arguments),
+        Command::Stop { node, timeout } => stop(place, node, timeout),
+        Command::Status { login } => status(place, &login),
+        Command::Kill { node } => {
+            signal(place, node, Signal::Kill)?;
             say_line!("node {node} was killed");
             Ok(exit::OK)
         }
-        Command::StartNode { node, place, timeout } => {
-            let (dir, mut file) = open(&place)?;
+        Command::StartNode { node, timeout } => {
+            let (dir, mut file) = open(place)?;
             known(&file, node)?;
             start::start_nodes(&dir, &mut file, &[node], timeout)?;
             Ok(exit::OK)
         }
-        Command::Restart { node, place, timeout } => {
-            stop(&place, Some(node), timeout)?;
-            let (dir, mut file) = open(&place)?;
+        Command::Restart { node, timeout } => {
+            stop(place, Some(node), timeout)?;
+            let (dir, mut file) = open(place)?;
             start::start_nodes(&dir, &mut file, &[node], timeout)?;
             Ok(exit::OK)
         }
-        Command::Add { dc, rack, place, timeout } => {
-            let (dir, mut file) = open(&place)?;
+        Command::Add { dc, rack, timeout } => {
+            let (dir, mut file) = open(place)?;
             let node = growth::add(&dir, &mut file, dc.as_deref(), rack.as_deref(), timeout)?;
             say_line!("node {node} has joined");
             Ok(exit::OK)
         }
-        Command::Replace { node, place, login, timeout } => {
+        Command::Replace { node, login, timeout } => {
             let access = login.open().map_err(Failure::usage)?;
-            let (dir, mut file) = open(&place)?;
+            let (dir, mut file) = open(place)?;
             known(&file, node)?;
             let dead = start::Dead { number: node, timeout };
             start::replace_node(&access, &dir, &mut file, dead)?;
@@ -249,21 +237,19 @@ fn run(command: Command) -> Result<u8, Failure> {
             say_line!("node {node} was replaced; its old files are in {}", old.display());
             Ok(exit::OK)
         }
-        Command::Pause { node, place } => {
-            signal(&place, node, Signal::Stop)?;
+        Command::Pause { node } => {
+            signal(place, node, Signal::Stop)?;
             say_line!("node {node} is paused; go on with \"helenus cluster resume {node}\"");
             Ok(exit::OK)
         }
-        Command::Resume { node, place } => {
-            signal(&place, node, Signal::Continue)?;
+        Command::Resume { node } => {
+            signal(place, node, Signal::Continue)?;
             say_line!("node {node} is resumed");
             Ok(exit::OK)
         }
-        Command::Logs { node, place, lines } => logs(&place, node, lines),
-        Command::Partition { groups, place, login } => {
-            partition::partition(&place, &login, &groups)
-        }
-        Command::Heal { place, login } => partition::partition(&place, &login, &[]),
+        Command::Logs { node, lines } => logs(place, node, lines),
+        Command::Partition { groups, login } => partition::partition(place, &login, &groups),
+        Command::Heal { login } => partition::partition(place, &login, &[]),
     }
 }
 
@@ -315,6 +301,10 @@ fn wait_until_gone(file: &ClusterFile, numbers: &[u16], at_most: Duration) -> Ve
 
 fn stop(place: &Place, only: Option<u16>, timeout: u64) -> Result<u8, Failure> {
     let (dir, mut file) = open(place)?;
+    // The last chance to learn which nodes the next start leaves out.
+    if growth::learn_members(&ApiAccess::default(), &mut file) {
+        dir.save(&file)?;
+    }
     if let Some(number) = only {
         known(&file, number)?;
     }
@@ -366,16 +356,23 @@ fn listed(numbers: &[u16]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn status(place: &Place) -> Result<u8, Failure> {
+fn status(place: &Place, login: &ApiFlags) -> Result<u8, Failure> {
     let dir = ClusterDir::look(&place.dir);
-    let Some(file) = dir.load()? else {
+    let Some(mut file) = dir.load()? else {
         return Err(Failure::usage(format!("there is no cluster in \"{}\"", place.dir.display())));
     };
+    if growth::learn_members(&login.open().map_err(Failure::usage)?, &mut file)
+        && let Ok(dir) = ClusterDir::open(&place.dir)
+    {
+        // While another command runs, the next one saves it.
+        dir.save(&file)?;
+    }
     let mut all_serve = true;
     say_line!("{:<5}{:<16}{:<16}{:<10}{:<9}STATE", "NODE", "ADDRESS", "DATACENTER", "RACK", "PID");
     for node in &file.nodes {
         let state = node.process.as_ref().map_or(State::Gone, process::Identity::state);
         let (shown, serves) = match state {
+            State::Gone if node.is_out => ("no member: removed, or never joined", true),
             State::Gone => ("stopped", false),
             State::Paused => ("paused", false),
             State::Running if start::answers(&node.address) => ("serving", true),

@@ -57,8 +57,6 @@ pub struct Arguments {
     /// Name of the cluster [default: local]
     #[arg(long)]
     name: Option<String>,
-    #[command(flatten)]
-    place: Place,
     /// Seconds to wait at most
     #[arg(long, default_value_t = 120)]
     timeout: u64,
@@ -68,11 +66,11 @@ pub struct Arguments {
 }
 
 /// Starts a new cluster, or what does not run of an old one.
-pub fn start(arguments: Arguments) -> Result<u8, Failure> {
-    let shown = arguments.place.dir.display().to_string();
+pub(super) fn start(place: &Place, arguments: Arguments) -> Result<u8, Failure> {
+    let shown = place.dir.display().to_string();
     let cannot = |e: io::Error| Failure::failed(format!("cannot create \"{shown}\": {e}"));
-    fs::create_dir_all(&arguments.place.dir).map_err(cannot)?;
-    let dir = ClusterDir::open(&arguments.place.dir)?;
+    fs::create_dir_all(&place.dir).map_err(cannot)?;
+    let dir = ClusterDir::open(&place.dir)?;
     let mut file = match dir.load()? {
         Some(file) => {
             check_same(&arguments, &file, &shown)?;
@@ -87,9 +85,9 @@ pub fn start(arguments: Arguments) -> Result<u8, Failure> {
             file
         }
     };
-    let numbers: Vec<u16> = file.nodes.iter().map(|n| n.number).collect();
+    let numbers: Vec<u16> = file.members().map(|n| n.number).collect();
     start_nodes(&dir, &mut file, &numbers, arguments.timeout)?;
-    say!("{}", summary(&file, &arguments.place.dir));
+    say!("{}", summary(&file, &place.dir));
     Ok(exit::OK)
 }
 
@@ -124,6 +122,7 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
             process: None,
             replaces: false,
             is_replacing: false,
+            is_out: false,
         });
     }
     Ok(file)
@@ -288,7 +287,10 @@ pub(super) fn start_nodes(
         give_up(dir, file, begun)?;
         return Err(failure);
     }
-    Ok(())
+    for node in file.nodes.iter_mut().filter(|node| numbers.contains(&node.number)) {
+        node.is_out = false;
+    }
+    dir.save(file)
 }
 
 /// A node to replace.
@@ -387,7 +389,7 @@ fn begin(
 pub(super) fn arguments_of(file: &ClusterFile, node: &NodeFile, work_dir: &Path) -> Vec<String> {
     // A node that replaces one has to ask another.
     let may_be_seed = |n: &&NodeFile| !(node.replaces && n.number == node.number);
-    let seed = file.nodes.iter().find(may_be_seed).map_or("", |n| &n.address);
+    let seed = file.members().find(may_be_seed).map_or("", |n| &n.address);
     let mut arguments = vec!["server".to_owned()];
     let settings = [
         ("--workdir", work_dir.display().to_string()),
@@ -514,7 +516,7 @@ pub(super) fn answers(address: &str) -> bool {
 
 /// How to reach the cluster.
 pub(super) fn summary(file: &ClusterFile, dir: &Path) -> String {
-    let addresses: Vec<&str> = file.nodes.iter().map(|n| n.address.as_str()).collect();
+    let addresses: Vec<&str> = file.members().map(|n| n.address.as_str()).collect();
     let first = addresses.first().copied().unwrap_or_default();
     let quoted: Vec<String> = addresses.iter().map(|a| format!("\"{a}\"")).collect();
     let mut datacenters: Vec<&str> = file.nodes.iter().map(|n| n.datacenter.as_str()).collect();
@@ -524,13 +526,13 @@ pub(super) fn summary(file: &ClusterFile, dir: &Path) -> String {
         "\
 cluster \"{}\" is up: {} nodes in {}
 contact points  {} port {CQL_PORT}, datacenter {}
-cqlsh           cqlsh {first} {CQL_PORT}
+cqlsh           helenus cqlsh {first} {CQL_PORT}
 Python driver   Cluster([{}], port={CQL_PORT})
 nodetool        helenus nodetool -h {first} -p {API_PORT} status
 stop            helenus cluster stop --dir {}
 ",
         file.name,
-        file.nodes.len(),
+        addresses.len(),
         dir.display(),
         addresses.join(","),
         datacenters.join(","),

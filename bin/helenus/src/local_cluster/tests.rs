@@ -7,13 +7,17 @@ use start::{Arguments, arguments_of, check_same, plan, summary};
 
 #[derive(Debug, Parser)]
 struct Cli {
-    #[command(subcommand)]
-    command: Command,
+    #[command(flatten)]
+    local: Local,
+}
+
+fn parsed(line: &str) -> Local {
+    let words = std::iter::once("helenus").chain(line.split_whitespace());
+    Cli::try_parse_from(words).unwrap().local
 }
 
 fn parse(line: &str) -> Command {
-    let words = std::iter::once("helenus").chain(line.split_whitespace());
-    Cli::try_parse_from(words).unwrap().command
+    parsed(line).command
 }
 
 fn arguments(line: &str) -> Arguments {
@@ -71,6 +75,36 @@ fn what_makes_no_cluster_is_refused() {
         assert_eq!(plan(&arguments(line), 1, 1).unwrap_err().code, exit::USAGE, "{line}");
     }
     assert!(Cli::try_parse_from(["helenus", "start", "--nodes", "0"]).is_err());
+}
+
+#[test]
+fn the_directory_stands_before_or_after_the_command() {
+    for line in ["--dir D kill 3", "kill --dir D 3", "kill 3 --dir D"] {
+        let local = parsed(line);
+        assert_eq!(local.place.dir, PathBuf::from("D"), "{line}");
+        assert!(matches!(local.command, Command::Kill { node: 3 }), "{line}");
+    }
+    assert_eq!(parsed("kill 3").place.dir, PathBuf::from("./helenus-cluster"));
+    let Command::Start(arguments) = parse("--dir D start -- --dir E") else { panic!("no start") };
+    assert_eq!(plan(&arguments, 1, 1).unwrap().options, ["--dir", "E"]);
+}
+
+#[test]
+fn a_node_that_is_out_is_neither_started_nor_a_seed_nor_a_contact_point() {
+    let mut file = plan(&arguments("--nodes 3"), 2, 1 << 30).unwrap();
+    let addresses = |numbers: &[u16]| -> Vec<String> {
+        numbers.iter().map(|n| format!("127.0.0.{n}")).collect()
+    };
+    assert!(!file.mark_members(&addresses(&[1, 2, 3])));
+    assert!(file.mark_members(&addresses(&[2, 3])));
+    assert_eq!(file.members().map(|n| n.number).collect::<Vec<_>>(), [2, 3]);
+    let line = |n: u16| arguments_of(&file, file.node(n).unwrap(), Path::new("/d")).join(" ");
+    assert!(line(3).contains(" --seeds 127.0.0.2:7000 "), "{}", line(3));
+    let text = summary(&file, &PathBuf::from("./d"));
+    assert!(text.contains("2 nodes in ./d\ncontact points  127.0.0.2,127.0.0.3 port"), "{text}");
+    // It was started again with an empty directory.
+    assert!(file.mark_members(&addresses(&[1, 2, 3])));
+    assert_eq!(file.members().count(), 3);
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! `user_info_encryption` and `system_info_encryption`: encryption of files, spelled as in Scylla.
+//! `user_info_encryption` and `system_info_encryption`: encryption of files, spelled as in ScyllaDB.
 //!
 //! Owns: names and forms of the keys. Never: opens a key file, sends a request to a provider.
-//! Source: Scylla's documentation, "Encryption at Rest"; `vault` is ours.
+//! Source: ScyllaDB's documentation, "Encryption at Rest"; `vault` is ours.
 
 use crate::encryption::{UNKNOWN, WrongKey, entries, wrong};
 use crate::value::{Range, Refusal, Value};
@@ -56,7 +56,7 @@ impl KeyProvider {
 
 const PROVIDERS: &str = "LocalFileSystemKeyProviderFactory (key-file), VaultKeyProviderFactory (vault) or \
      KmsKeyProviderFactory (kms); no other provider is supported";
-/// Bits of keys that Scylla accepts.
+/// Bits of keys that ScyllaDB accepts.
 const STRENGTHS: [&str; 3] = ["128", "192", "256"];
 
 /// One of the two settings.

@@ -1,8 +1,8 @@
-//! `audit_logging_options` of Cassandra 5.0, and Scylla's `audit` settings.
+//! `audit_logging_options` of Cassandra 5.0, and ScyllaDB's `audit` settings.
 //!
 //! Owns: the keys with their forms and defaults, names of loggers and categories. Never: decides which
 //! event is written (crate `audit`), opens a file.
-//! Source: Cassandra 5.0 `AuditLogOptions`, `AuditLogEntryCategory`; Scylla's documentation.
+//! Source: Cassandra 5.0 `AuditLogOptions`, `AuditLogEntryCategory`; ScyllaDB's documentation.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::yaml::{Node, NodeKind};
 pub const CATEGORIES: [&str; 9] =
     ["QUERY", "DML", "DDL", "DCL", "OTHER", "AUTH", "ERROR", "PREPARE", "ADMIN"];
 
-/// Names of Scylla's categories.
+/// Names of ScyllaDB's categories.
 pub const SCYLLA_CATEGORIES: [&str; 6] = ["AUTH", "DML", "DDL", "DCL", "QUERY", "ADMIN"];
 
 /// Destination of audit events.
@@ -270,7 +270,7 @@ impl AuditOptions {
     }
 }
 
-/// Scylla's `audit`: `none`, `table`, `syslog` or `table,syslog`.
+/// ScyllaDB's `audit`: `none`, `table`, `syslog` or `table,syslog`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScyllaAudit {
     /// Rows of `audit.audit_log`.
@@ -307,7 +307,7 @@ impl Value for ScyllaAudit {
     }
 }
 
-/// Names of Scylla's audit categories with commas between them.
+/// Names of ScyllaDB's audit categories with commas between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScyllaCategories(pub String);
 

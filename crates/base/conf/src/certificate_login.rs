@@ -2,7 +2,7 @@
 //! authenticator needs.
 //!
 //! Owns: forms and rules of the settings. Never: certificates, regular expressions.
-//! Source: Cassandra 5.0 `MutualTlsAuthenticator`, `MutualTlsWithPasswordFallbackAuthenticator`; Scylla's
+//! Source: Cassandra 5.0 `MutualTlsAuthenticator`, `MutualTlsWithPasswordFallbackAuthenticator`; ScyllaDB's
 //! documentation of `auth_certificate_role_queries`.
 
 use crate::encryption::CertificatesOfClients;

@@ -1,9 +1,9 @@
 //! `client_encryption_options`, and the keys that `server_encryption_options` shares with it: those of Cassandra 5.0
-//! and of Scylla.
+//! and of ScyllaDB.
 //!
 //! Owns: their names and forms, and the rules which of them exclude each other. Never: opens a file, knows TLS. The
 //! `tls` crate interprets the names of protocols and cipher suites.
-//! Source: Cassandra 5.0 `EncryptionOptions`, `PEMBasedSslContextFactory`; Scylla's documentation.
+//! Source: Cassandra 5.0 `EncryptionOptions`, `PEMBasedSslContextFactory`; ScyllaDB's documentation.
 
 use core::fmt;
 use core::time::Duration;
@@ -70,7 +70,7 @@ pub struct Password {
 pub enum KeyPlace {
     /// A key store, or PEM with key and chain (`keystore`).
     Store(String),
-    /// Scylla's two PEM files (`certificate`, `keyfile`).
+    /// ScyllaDB's two PEM files (`certificate`, `keyfile`).
     Files {
         /// The chain.
         certificate: String,
@@ -105,7 +105,7 @@ pub struct EncryptionOptions {
     pub trust: Option<TrustPlace>,
     /// `truststore_password`, `truststore_password_file`.
     pub trust_password: Password,
-    /// `certificate_revocation_list`, which Scylla spells `certficate_revocation_list`.
+    /// `certificate_revocation_list`, which ScyllaDB spells `certficate_revocation_list`.
     pub revocation_list: Option<String>,
     /// `require_client_auth`.
     pub require_client_auth: CertificatesOfClients,

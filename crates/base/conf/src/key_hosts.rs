@@ -2,7 +2,7 @@
 //!
 //! Owns: names and forms of the keys, which variables of the environment stand in for them. Never: opens a file,
 //! connects to a host.
-//! Source: Scylla's documentation, "Encryption at Rest" (`kms_hosts`); `vault_hosts` is ours, in its style.
+//! Source: ScyllaDB's documentation, "Encryption at Rest" (`kms_hosts`); `vault_hosts` is ours, in its style.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use crate::yaml::Node;
 
 /// Hosts of one setting at most.
 const HOSTS_MAX: usize = 32;
-/// Scylla's `key_cache_expiry`.
+/// ScyllaDB's `key_cache_expiry`.
 const EXPIRY: Duration = Duration::from_secs(600);
-/// Scylla's `key_cache_refresh`.
+/// ScyllaDB's `key_cache_refresh`.
 const REFRESH: Duration = Duration::from_secs(1200);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -342,7 +342,7 @@ impl Value for VaultHosts {
     }
 
     fn form() -> String {
-        "a map of names to hosts with the keys in docs/user/encryption-at-rest.md".into()
+        "a map of names to hosts, each a map of keys".into()
     }
 
     fn render(&self) -> String {

@@ -215,7 +215,7 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("windows_timer_interval", "0"),
 ];
 
-/// Names of Scylla's options that have no meaning here; a warning names them.
+/// Names of ScyllaDB's options that have no meaning here; a warning names them.
 pub const SCYLLA_ONLY: &[&str] = &[
     "alternator_port",
     "api_ui_dir",

@@ -56,7 +56,7 @@ pub use load::{
 pub use options::{Options, Setting, Status, settings};
 pub use parameterized::ParameterizedClass;
 pub use query_log::QueryLogOptions;
-pub use reference::reference_markdown;
+pub use reference::{SETTING_COMMANDS, reference_markdown};
 pub use server_encryption::{InternodeAuthenticator, InternodeEncryption, ServerEncryptionOptions};
 pub use value::{
     Address, ApiLogin, Authenticator, Authorizer, CertificateValidator, CidrAuthorizer, CidrMode,

@@ -225,7 +225,7 @@ impl fmt::Display for Warning {
             Warning::NotNeeded { origin, name, value } => write!(
                 f,
                 "{origin}: \"{name}\" has no effect (\"{value}\"): there is nothing here that it \
-                 could bound; see docs/user/configuration.md"
+                 could bound"
             ),
             Warning::NobodyIsLimited { origin, name } => write!(
                 f,

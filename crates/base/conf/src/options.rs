@@ -344,13 +344,13 @@ settings! {
         supported cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;
     }
     "Encryption" {
-        /// Encryption of connections of CQL clients: keys of Cassandra 5.0 and of Scylla, see
+        /// Encryption of connections of CQL clients: keys of Cassandra 5.0 and of ScyllaDB, see
         /// [TLS](tls.md).
         supported cold client_encryption_options: EncryptionOptions = EncryptionOptions::default();
         /// Encryption of connections of the API (nodetool, HTTP, `/metrics`): the keys of
         /// `client_encryption_options`, see [security](security.md#the-api).
         supported cold api_encryption_options: EncryptionOptions = EncryptionOptions::default();
-        /// Encryption of connections between nodes: keys of Cassandra 5.0 and of Scylla, see
+        /// Encryption of connections between nodes: keys of Cassandra 5.0 and of ScyllaDB, see
         /// [TLS](tls.md).
         supported cold server_encryption_options: ServerEncryptionOptions = ServerEncryptionOptions::default();
         /// Port for other nodes on which only TLS is spoken, open while `legacy_ssl_storage_port_enabled` in
@@ -359,7 +359,7 @@ settings! {
         /// Which nodes may connect, beside what the chains of their certificates say, see [TLS](tls.md).
         supported cold internode_authenticator: InternodeAuthenticator = InternodeAuthenticator::AllowAll;
         /// Encryption of the SSTables of user tables and of saved caches, see
-        /// [encryption at rest](encryption-at-rest.md). Spelled as in Scylla: `enabled`, `secret_key_file`. Takes
+        /// [encryption at rest](encryption-at-rest.md). Spelled as in ScyllaDB: `enabled`, `secret_key_file`. Takes
         /// effect when a file is written; files of either kind are read while the map is set.
         supported cold user_info_encryption: AtRestOptions = AtRestOptions::default();
         /// The same for the SSTables of system tables (the batch log and Paxos hold rows of users), hints, and the
@@ -368,7 +368,7 @@ settings! {
         /// HashiCorp Vaults whose transit engines hold keys of encryption at rest: a map of names to hosts, see
         /// [encryption at rest](encryption-at-rest.md).
         supported cold vault_hosts: VaultHosts = VaultHosts::default();
-        /// AWS KMS, and services with its protocol, that hold keys of encryption at rest: Scylla's setting, see
+        /// AWS KMS, and services with its protocol, that hold keys of encryption at rest: ScyllaDB's setting, see
         /// [encryption at rest](encryption-at-rest.md).
         supported cold kms_hosts: KmsHosts = KmsHosts::default();
         /// Directory of the key files of `user_info_encryption` and `system_info_encryption`.
@@ -377,7 +377,7 @@ settings! {
     "Audit" {
         /// The audit log: keys of Cassandra 5.0, see [audit log](audit.md).
         supported cold audit_logging_options: AuditOptions = AuditOptions::default();
-        /// Scylla's audit log: `none`, `table` (rows of `audit.audit_log`), `syslog`, or `table,syslog`.
+        /// ScyllaDB's audit log: `none`, `table` (rows of `audit.audit_log`), `syslog`, or `table,syslog`.
         supported cold audit: ScyllaAudit = ScyllaAudit::default();
         /// Categories that `audit` writes: AUTH, DML, DDL, DCL, QUERY, ADMIN.
         supported cold audit_categories: ScyllaCategories = ScyllaCategories::default();
@@ -398,7 +398,7 @@ settings! {
         /// Which part of a client's certificate is its identity: `SpiffeCertificateValidator`. The
         /// authenticators of mutual TLS need it.
         supported cold mutual_tls_validator: Option<CertificateValidator> = None;
-        /// Where `CertificateAuthenticator` (Scylla's) finds the role in a client's certificate: a list of
+        /// Where `CertificateAuthenticator` (ScyllaDB's) finds the role in a client's certificate: a list of
         /// `source` (SUBJECT or ALTNAME) and `query` (a regular expression with one group); the first match
         /// counts.
         supported cold auth_certificate_role_queries: RoleQueries = RoleQueries::default();
@@ -612,7 +612,7 @@ settings! {
         /// when all nodes write these versions (`UPGRADING`), as others would let it expire in 2038.
         supported cold storage_compatibility_mode: StorageCompatibilityMode = StorageCompatibilityMode::Cassandra4;
         /// Version of new SSTables, whatever `sstable` and `storage_compatibility_mode` say; `me`
-        /// is read by Cassandra 3.0.25, 3.11.11 and Scylla. Files of an incremental repair are then
+        /// is read by Cassandra 3.0.25, 3.11.11 and ScyllaDB. Files of an incremental repair are then
         /// of version `nb`. Not one of Cassandra's settings.
         supported cold sstable_version: Option<SstableVersion> = None;
         /// Compression of flushed files. `table`: as the table says. `fast`: the same, with LZ4's fast

@@ -64,7 +64,7 @@ impl Value for QueryLogOptions {
         QueryLogOptions::parse(node).map_err(|_| Refusal::Form)
     }
     fn form() -> String {
-        "a map of the keys in docs/user/fqltool.md".into()
+        "a map of keys of the full query log".into()
     }
     fn render(&self) -> String {
         if *self == QueryLogOptions::default() {

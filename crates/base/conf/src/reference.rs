@@ -37,7 +37,7 @@ Column *change*:
 
 | word | meaning |
 | --- | --- |
-| live | SIGHUP puts a changed value in force; for some, so does a command of [nodetool](nodetool.md) |
+| live | SIGHUP puts a changed value in force; so does the command of [nodetool](nodetool.md) that is named |
 | restart | a changed value takes effect at the next start |
 | *no effect* | read and checked, not implemented yet; a warning names the setting when it is set |
 | *not needed* | read and checked; nothing here depends on it. A warning names it when it is not its default |
@@ -47,6 +47,43 @@ Settings that ask for protection that does not exist stop the start: [the list](
 What `nodetool` changes lasts until the node stops.
 ";
 
+/// Commands of nodetool that change a live setting, beside those of guardrails.
+pub const SETTING_COMMANDS: &[(&str, &[&str])] = &[
+    ("read_request_timeout", &["settimeout read"]),
+    ("range_request_timeout", &["settimeout range"]),
+    ("write_request_timeout", &["settimeout write"]),
+    ("counter_write_request_timeout", &["settimeout counterwrite"]),
+    ("cas_contention_timeout", &["settimeout cascontention"]),
+    ("truncate_request_timeout", &["settimeout truncate"]),
+    ("request_timeout", &["settimeout misc"]),
+    ("hinted_handoff_enabled", &["enablehandoff", "disablehandoff"]),
+    ("max_hint_window", &["setmaxhintwindow"]),
+    ("hinted_handoff_throttle", &["sethintedhandoffthrottlekb"]),
+    ("batchlog_replay_throttle", &["setbatchlogreplaythrottle"]),
+    ("stream_throughput_outbound", &["setstreamthroughput"]),
+    ("inter_dc_stream_throughput_outbound", &["setinterdcstreamthroughput"]),
+    ("row_cache_size", &["setcachecapacity"]),
+    ("counter_cache_size", &["setcachecapacity"]),
+    ("concurrent_compactors", &["setconcurrentcompactors"]),
+    ("compaction_throughput", &["setcompactionthroughput"]),
+    ("snapshot_links_per_second", &["setsnapshotthrottle"]),
+    ("incremental_backups", &["enablebackup", "disablebackup"]),
+    ("log_level", &["setlogginglevel"]),
+];
+/// Section whose live settings one command changes.
+const GUARDRAILS: &str = "Guardrails";
+
+/// What changes a live setting.
+fn live(name: &str) -> String {
+    let commands = SETTING_COMMANDS.iter().filter(|(setting, _)| *setting == name);
+    let commands = commands.flat_map(|(_, commands)| commands.iter());
+    let mut out = "live".to_owned();
+    for command in commands {
+        let _ = write!(out, ", `{command}`");
+    }
+    out
+}
+
 /// Returns the text of `docs/user/configuration.md`.
 pub fn reference_markdown() -> String {
     let mut out = String::from(HEAD);
@@ -54,17 +91,21 @@ pub fn reference_markdown() -> String {
     for setting in settings() {
         if setting.section != section {
             section = setting.section;
+            let about = match section == GUARDRAILS {
+                true => "`nodetool setguardrailsconfig` changes those that are live.\n\n",
+                false => "",
+            };
             let _ = write!(
                 out,
-                "\n## {section}\n\n| name | default | change | meaning |\n| --- | --- | --- | --- |\n"
+                "\n## {section}\n\n{about}| name | default | change | meaning |\n| --- | --- | --- | --- |\n"
             );
         }
         let change = match (setting.status, setting.hot) {
-            (Status::Supported, true) => "live",
-            (Status::Supported, false) => "restart",
-            (Status::NotYet, _) => "*no effect*",
-            (Status::NotNeeded, _) => "*not needed*",
-            (Status::Protects, _) => "*refused*",
+            (Status::Supported, true) => live(setting.name),
+            (Status::Supported, false) => "restart".to_owned(),
+            (Status::NotYet, _) => "*no effect*".to_owned(),
+            (Status::NotNeeded, _) => "*not needed*".to_owned(),
+            (Status::Protects, _) => "*refused*".to_owned(),
         };
         let default = match setting.default.as_str() {
             "" => "unset".to_owned(),
@@ -126,6 +167,17 @@ mod tests {
             assert_eq!(text.matches(&format!("\n| `{name}` |")).count(), 1, "{name}");
         }
         assert!(text.contains("Also `read_request_timeout_in_ms`."));
+    }
+
+    #[test]
+    fn commands_are_named_for_live_settings() {
+        for (name, _) in SETTING_COMMANDS {
+            assert!(settings().iter().any(|s| s.name == *name && s.hot), "{name}");
+        }
+        let text = reference_markdown();
+        let row = "| `incremental_backups` | `false` | live, `enablebackup`, `disablebackup` |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("## Guardrails\n\n`nodetool setguardrailsconfig` changes"));
     }
 
     #[test]

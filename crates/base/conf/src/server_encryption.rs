@@ -1,7 +1,7 @@
-//! `server_encryption_options` and `internode_authenticator`: keys of Cassandra 5.0 and of Scylla.
+//! `server_encryption_options` and `internode_authenticator`: keys of Cassandra 5.0 and of ScyllaDB.
 //!
 //! Owns: their names and forms. Never: opens a file, decides about a connection (`messaging`).
-//! Source: Cassandra 5.0 `ServerEncryptionOptions`, `MutualTlsInternodeAuthenticator`; Scylla's documentation.
+//! Source: Cassandra 5.0 `ServerEncryptionOptions`, `MutualTlsInternodeAuthenticator`; ScyllaDB's documentation.
 
 use crate::encryption::{
     CertificatesOfClients, EncryptionOptions, KeyPlace, KeystoreFile, OutboundKey, Password,
@@ -41,7 +41,7 @@ impl InternodeEncryption {
 /// `server_encryption_options`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerEncryptionOptions {
-    /// `internode_encryption`; Scylla's `transitional` is `all` with `optional`.
+    /// `internode_encryption`; ScyllaDB's `transitional` is `all` with `optional`.
     pub internode_encryption: InternodeEncryption,
     /// `legacy_ssl_storage_port_enabled`: `ssl_storage_port` is open, too.
     pub legacy_ssl_storage_port_enabled: bool,
@@ -148,7 +148,7 @@ pub(crate) fn inconsistencies(options: &Options) -> Vec<(&'static str, &'static 
     found
 }
 
-/// Returns the setting, and whether it was Scylla's `transitional`.
+/// Returns the setting, and whether it was ScyllaDB's `transitional`.
 fn internode_encryption(node: &Node) -> Result<(InternodeEncryption, bool), String> {
     let word = node.text().unwrap_or_default().trim().to_ascii_lowercase();
     Ok(match word.as_str() {

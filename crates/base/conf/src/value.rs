@@ -29,7 +29,7 @@ pub struct DataSize(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DataRate(pub u64);
 
-/// A memory budget in bytes, written `4G`, `512M` (powers of 1024, as Scylla) or `4GiB`.
+/// A memory budget in bytes, written `4G`, `512M` (powers of 1024, as ScyllaDB) or `4GiB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemorySize(pub u64);
 

@@ -16,7 +16,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// Error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFault {
-    /// Nobody listens there, or the connection broke.
+    /// No HTTP server answers there, or the connection broke.
     #[error(transparent)]
     Connect(#[from] Error),
     /// The received bytes are not an answer; the text has the reason.
@@ -69,6 +69,36 @@ pub fn exchange_as(
     stream.write_all(request.body.map_or(&[], |(_, bytes)| bytes))?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    let (status, body) = split_answer(&answer).map_err(HttpFault::Strange)?;
+    parsed(&answer)
+}
+
+/// Reads an answer. A server of another protocol counts as no connection: no node was reached.
+fn parsed(answer: &[u8]) -> Result<HttpAnswer, HttpFault> {
+    let (status, body) = split_answer(answer).map_err(|words| {
+        match answer.is_empty() || answer.starts_with(b"HTTP/") {
+            true => HttpFault::Strange(words),
+            false => HttpFault::Connect(Error::other(words)),
+        }
+    })?;
     Ok(HttpAnswer { status, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_of_another_protocol_is_no_connection_and_a_node_that_ended_is_none_either() {
+        let answer = parsed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        assert_eq!((answer.status, answer.body.as_slice()), (200, b"ok".as_slice()));
+        // The CQL port's answer to an HTTP request.
+        let cql = b"\x85\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x0a";
+        match parsed(cql) {
+            Err(HttpFault::Connect(error)) => assert!(error.to_string().contains("api_port")),
+            other => panic!("{other:?}"),
+        }
+        for broken in [b"".as_slice(), b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no"] {
+            assert!(matches!(parsed(broken), Err(HttpFault::Strange(_))), "{broken:?}");
+        }
+    }
 }

@@ -87,6 +87,14 @@ pub enum SstableError {
         /// Why.
         what: String,
     },
+    /// The provider of the file's key did not give it, as when it is down: a retry may succeed.
+    #[error("{file} cannot be read: {what}")]
+    NoKey {
+        /// The file.
+        file: String,
+        /// Why.
+        what: String,
+    },
     /// The writer cannot write its input.
     #[error("a row cannot be written to {file}: {error}")]
     Unwritable {
@@ -108,7 +116,9 @@ impl SstableError {
         match self {
             SstableError::Corrupt { .. } | SstableError::Missing { .. } => true,
             SstableError::Io(error) => is_unreadable(error),
-            SstableError::Unsupported { .. } | SstableError::Unwritable { .. } => false,
+            SstableError::Unsupported { .. }
+            | SstableError::NoKey { .. }
+            | SstableError::Unwritable { .. } => false,
         }
     }
 

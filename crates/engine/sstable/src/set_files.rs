@@ -55,13 +55,11 @@ pub struct SetFiles {
 
 /// Turns an error about sealed bytes into one that names the file.
 pub(crate) fn of_seal(file: &str, error: &SealError) -> SstableError {
-    match error.is_damage() {
-        true => SstableError::Corrupt {
-            file: file.to_owned(),
-            offset: error.offset(),
-            what: error.to_string(),
-        },
-        false => SstableError::Unsupported { file: file.to_owned(), what: error.to_string() },
+    let (file, what) = (file.to_owned(), error.to_string());
+    match error {
+        error if error.is_damage() => SstableError::Corrupt { file, offset: error.offset(), what },
+        SealError::Provider { .. } => SstableError::NoKey { file, what },
+        _ => SstableError::Unsupported { file, what },
     }
 }
 
@@ -93,7 +91,7 @@ pub enum Rewrapped {
 /// other component changes. Names of the set elsewhere (snapshots) keep the record that they have.
 ///
 /// # Errors
-/// `Unsupported` without the old key or an active one; `Corrupt`, `Io`.
+/// `Unsupported` without the old key or an active one; `NoKey`, `Corrupt`, `Io`.
 pub async fn rewrap(
     fs: &Fs,
     directory: &str,
@@ -116,7 +114,7 @@ impl SetFiles {
     /// The files of a set that exists, with its key.
     ///
     /// # Errors
-    /// `Unsupported`: it is encrypted with a key that is not known; `Corrupt`, `Io`.
+    /// `Unsupported`: it is encrypted with a key that is not known; `NoKey`, `Corrupt`, `Io`.
     pub async fn open(fs: &Fs, directory: &str, set: Descriptor) -> Result<SetFiles> {
         let record = key_record(fs, directory, set).await?;
         let key = match record {
@@ -133,7 +131,7 @@ impl SetFiles {
     /// The files of a set that is being written. A sealed one gets its record now, durable with its directory.
     ///
     /// # Errors
-    /// `Unsupported`: no key is active, or its provider does not give it; `Io`.
+    /// `Unsupported`: no key is active; `NoKey`, `Io`.
     pub(crate) async fn create(
         fs: &Fs,
         directory: &str,

@@ -95,6 +95,9 @@ pub enum StoreError {
     /// The store is stopping or drained.
     #[error("the store is stopping")]
     Stopping,
+    /// A file that this build, with the keys that it has, cannot read, though it need not be damaged.
+    #[error("{0}")]
+    Unsupported(String),
     /// A name that cannot be used (snapshot tags with path separators …).
     #[error("{0}")]
     Invalid(String),

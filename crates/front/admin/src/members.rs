@@ -95,6 +95,7 @@ fn report(
         datacenter: member.datacenter.clone(),
         rack: member.rack.clone(),
         state: member.state.word().to_owned(),
+        is_voter: snapshot.voters.contains(&member.host_id),
         tokens: member.tokens.iter().map(|t| t.0).collect(),
         release_version: member.release.clone(),
         ..MemberReport::default()

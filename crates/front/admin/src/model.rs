@@ -104,6 +104,9 @@ pub struct MemberReport {
     pub liveness_unknown: bool,
     /// `Normal`, `Joining`, `Leaving`, `Moving`.
     pub state: String,
+    /// True if the node votes on changes of schema, roles and members.
+    #[serde(default)]
+    pub is_voter: bool,
     /// Version of its schema; `None` when it is not known, or the node does not answer.
     #[serde(default)]
     pub schema_version: Option<String>,
@@ -690,6 +693,7 @@ pub(crate) mod tests {
                 up: true,
                 liveness_unknown: false,
                 state: "Normal".to_owned(),
+                is_voter: true,
                 schema_version: Some("fb799392-e8c6-337c-a9df-c7810a620ca5".to_owned()),
                 load_bytes: Some(481_137),
                 uncompressed_bytes: Some(1_363_149),

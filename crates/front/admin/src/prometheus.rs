@@ -1,6 +1,6 @@
 //! Prometheus' text form, version 0.0.4.
 //!
-//! Names are stable. A metric that means the same as one of Scylla's dashboards has its name
+//! Names are stable. A metric that means the same as one of ScyllaDB's dashboards has its name
 //! (`scylla_…`), the others are `helenus_…`. Units are in the name. Series of tables are summed
 //! over shards and bounded, so that a scrape stays small; `docs/user/metrics.md` is the list.
 
@@ -24,7 +24,7 @@ const BUCKET_BITS: std::ops::RangeInclusive<u32> = 4..=26;
 /// Every fourth bound of the latencies is a bucket's: each about twice the one before.
 const LATENCY_STEP: usize = 4;
 
-/// Names of Scylla for metrics of the same meaning.
+/// Names of ScyllaDB for metrics of the same meaning.
 const SCYLLA_NAMES: &[(&str, &str)] = &[
     ("commitlog_written_bytes_total", "scylla_commitlog_bytes_written"),
     ("commitlog_syncs_total", "scylla_commitlog_flush"),

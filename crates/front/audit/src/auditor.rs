@@ -511,7 +511,7 @@ fn answered(answer: Result<Result<(), String>, MeshError>) -> Result<(), String>
     answer.map_err(|error| error.to_string())?
 }
 
-/// Scylla's keyspace and table. Source: Scylla's documentation of its audit log.
+/// ScyllaDB's keyspace and table. Source: ScyllaDB's documentation of its audit log.
 const CREATE_KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS audit WITH replication = \
      {'class': 'NetworkTopologyStrategy', 'replication_factor': 3}";
 const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS audit.audit_log (date timestamp, node inet, \

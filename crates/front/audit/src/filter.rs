@@ -1,6 +1,6 @@
-//! Filters of events: Cassandra's inclusion and exclusion, and Scylla's lists.
+//! Filters of events: Cassandra's inclusion and exclusion, and ScyllaDB's lists.
 //!
-//! Source: the rules of Cassandra 5.0's `AuditLogFilter`; Scylla's documentation.
+//! Source: the rules of Cassandra 5.0's `AuditLogFilter`; ScyllaDB's documentation.
 
 use crate::event::{Category, Event, EventType};
 use conf::AuditOptions;
@@ -49,7 +49,7 @@ pub struct CassandraFilter {
     users: Names,
 }
 
-/// Filter of Scylla's settings.
+/// Filter of ScyllaDB's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScyllaFilter {
     categories: BTreeSet<String>,
@@ -68,7 +68,7 @@ impl Filter {
         })
     }
 
-    /// The filter of Scylla's settings.
+    /// The filter of ScyllaDB's settings.
     pub fn scylla(
         categories: &ScyllaCategories,
         tables: &NameList,
@@ -109,7 +109,7 @@ impl ScyllaFilter {
     }
 }
 
-/// Returns Scylla's category of an event; `None` if it has none. A failure has that of its statement.
+/// Returns ScyllaDB's category of an event; `None` if it has none. A failure has that of its statement.
 pub fn scylla_category(event: &Event) -> Option<&'static str> {
     let statement = match event.event_type {
         EventType::RequestFailure | EventType::UnauthorizedAttempt => event.statement,

@@ -1,6 +1,6 @@
-//! The line of an event, as Cassandra's `FileAuditLogger` and logback write it, and as Scylla writes it to syslog.
+//! The line of an event, as Cassandra's `FileAuditLogger` and logback write it, and as ScyllaDB writes it to syslog.
 //!
-//! Source: the lines that Cassandra 5.0.9 writes; Scylla's documentation of its audit log.
+//! Source: the lines that Cassandra 5.0.9 writes; ScyllaDB's documentation of its audit log.
 
 use crate::binlog::rolling::civil;
 use crate::event::{Event, EventType};

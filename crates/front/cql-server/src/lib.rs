@@ -32,6 +32,7 @@ mod held;
 mod login;
 mod login_attempt;
 mod login_desk;
+mod login_log;
 mod mesh;
 mod observed;
 mod observed_requests;

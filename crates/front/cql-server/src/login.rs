@@ -177,6 +177,7 @@ impl Server {
             return Ok(());
         }
         admitted.end(Verdict::Wrong);
+        desk.log.failed(self.rt.now(), address, &credentials.user);
         Err(LoginRefusal::Denied(auth::incorrect(&credentials.user)))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Never: decides who waits (`logins::Slowdown`), who the client is (`login`).
 
+use crate::login_log::LoginLog;
 use logins::{Login, PasswordPool, Passwords, Slowdown, Verdict};
 use rt::Rt;
 use rt::service::ServiceFailure;
@@ -19,6 +20,7 @@ pub(crate) struct Desk {
     pool: RefCell<Option<PasswordPool>>,
     pub(crate) passwords: Passwords,
     pub(crate) slowdown: RefCell<Slowdown>,
+    pub(crate) log: LoginLog,
     /// One for each thread of the pool, and one that is ready when it is.
     pub(crate) turns: Semaphore,
     /// Additional turns of known pairs: they do not wait for the turns of strangers.
@@ -49,6 +51,7 @@ impl Desk {
             passwords: pool.passwords(),
             pool: RefCell::new(Some(pool)),
             slowdown: RefCell::default(),
+            log: LoginLog::default(),
             turns: Semaphore::new(2 * usize::from(threads)),
             turns_of_known: Semaphore::new(usize::from(threads)),
             waiting: Cell::new(0),

@@ -15,7 +15,7 @@ pub enum Authentication {
     AllowAll,
     /// `PasswordAuthenticator`: SASL PLAIN against the roles of the cluster snapshot.
     Password,
-    /// `MutualTlsAuthenticator`, Scylla's `CertificateAuthenticator`: by the client's certificate.
+    /// `MutualTlsAuthenticator`, ScyllaDB's `CertificateAuthenticator`: by the client's certificate.
     Certificate(CertificateLogin),
     /// `MutualTlsWithPasswordFallbackAuthenticator`: by certificate where the client shows one,
     /// else by password.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use blocking_client::{CqlConnection, CqlError, DialError, Endpoint, ReadWait, Socket, TlsPeer};
 use cql_client::{Login, LoginError, MessageFault, Received, ServerError};
 use cql_wire::request::RequestOptions;
-use cql_wire::{ErrorBody, ProtocolVersion, Request};
+use cql_wire::{ErrorBody, ProtocolVersion, Request, WireError};
 
 pub(crate) use cql_client::{Answer, Page, Prepared, Reply};
 
@@ -210,7 +210,7 @@ impl Connection {
             CqlError::Cancelled => Failure::interrupted(),
             CqlError::Request(error) => error.into(),
             CqlError::Message(fault) | CqlError::Login(LoginError::Message(fault)) => match fault {
-                MessageFault::Frame(error) => Failure::connection(error.to_string()),
+                MessageFault::Frame(fault) => no_frame(&fault.error),
                 MessageFault::Body(error) => error.into(),
             },
             CqlError::Login(LoginError::NoCredentials(_)) => {
@@ -222,6 +222,16 @@ impl Connection {
             }
             CqlError::Login(error) => Failure::authentication(error.to_string()),
         }
+    }
+}
+
+/// The answer is no frame of CQL. The first byte of an answer of HTTP stands where a frame has its version.
+fn no_frame(error: &WireError) -> Failure {
+    match error {
+        WireError::UnsupportedVersion { version: b'H' } => Failure::connection(
+            "the server speaks HTTP: name the port for CQL clients (native_transport_port, 9042 by default)",
+        ),
+        error => Failure::connection(error.to_string()),
     }
 }
 
@@ -238,5 +248,19 @@ fn own(received: Received<'_>) -> Result<Reply, Failure> {
         }
         Ok(reply) => Ok(reply),
         Err(refusal) => Err(Failure::server(&refusal.error, refusal.message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_http_names_the_port_that_is_needed() {
+        let of = |version| no_frame(&WireError::UnsupportedVersion { version });
+        assert!(of(b'H').text.contains("native_transport_port"), "{}", of(b'H').text);
+        // No other version is tried then.
+        assert!(!of(b'H').is_other_version());
+        assert!(of(2).is_other_version());
     }
 }

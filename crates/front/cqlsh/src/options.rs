@@ -340,9 +340,11 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
             .map_err(in_file),
     };
     let file = option("file");
-    let execute = option("execute")
-        .filter(|text| !text.is_empty())
-        .map(|text| if text.ends_with(';') { text } else { format!("{text};") });
+    let execute =
+        option("execute").filter(|text| !text.is_empty()).map(|text| match text.trim_end() {
+            done if done.is_empty() || done.ends_with(';') => done.to_owned(),
+            open => format!("{open};"),
+        });
     let color = line.values.iter().rev().find(|(name, _)| name.ends_with("color"));
     let color = match color {
         Some((name, _)) => Some(*name == "color"),
@@ -562,6 +564,29 @@ mod tests {
             Asked::Run(options) => Ok(*options),
             Asked::Print(text) => Err(text),
         }
+    }
+
+    #[test]
+    fn statements_of_execute_end_with_one_semicolon_whatever_blanks_follow() {
+        let execute = |text: &str| {
+            let words = ["-e".to_owned(), text.to_owned()];
+            let environment = Environment {
+                variable: &|_| None,
+                read: &|_| None,
+                is_open_to_others: &|_| false,
+                stdin_is_terminal: true,
+            };
+            match read(&words, &environment).unwrap() {
+                Asked::Run(options) => options.execute,
+                Asked::Print(text) => panic!("{text}"),
+            }
+        };
+        for text in ["SELECT 1", "SELECT 1;", "SELECT 1; ", "SELECT 1;\n\t "] {
+            assert_eq!(execute(text).as_deref(), Some("SELECT 1;"), "{text:?}");
+        }
+        // Like cqlsh, which then reads standard input.
+        assert_eq!(execute(""), None);
+        assert_eq!(execute(" \n").as_deref(), Some(""));
     }
 
     #[test]

@@ -206,7 +206,11 @@ impl Shell {
     pub(crate) fn run(&mut self) -> u8 {
         self.greet();
         if let Some(statement) = self.options.execute.clone() {
-            self.feed(&statement);
+            if !self.feed(&statement) {
+                self.print_error(
+                    "Incomplete statement: it ends inside a comment, a quote or a batch",
+                );
+            }
         } else {
             self.read_lines();
         }

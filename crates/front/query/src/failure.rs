@@ -359,6 +359,8 @@ impl Failure {
             }
             SubmitError::NoMajority { .. }
             | SubmitError::Unknown { .. }
+            | SubmitError::VoterCannot(_)
+            | SubmitError::VoterUnsure(_)
             | SubmitError::Unreadable(_) => {
                 Failure::Plain(ErrorCode::ServerError, error.to_string())
             }

@@ -219,6 +219,6 @@ mod tests {
         assert!(is_refusal(&SubmitError::Refused("try again when that is done".to_owned())));
         assert!(is_refusal(&SubmitError::TooLarge { bytes: 2, max: 1 }));
         assert!(!is_refusal(&SubmitError::Unavailable));
-        assert!(!is_refusal(&SubmitError::NoMajority { received: 1, required: 2 }));
+        assert!(!is_refusal(&SubmitError::VoterCannot("no majority".to_owned())));
     }
 }

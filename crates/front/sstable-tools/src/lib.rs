@@ -67,7 +67,7 @@ pub enum Command {
         #[arg(value_name = "FILE")]
         files: Vec<String>,
     },
-    /// Print what the file says of itself, as Cassandra's sstablemetadata does
+    /// Print the metadata of files, as Cassandra's sstablemetadata does
     Metadata {
         /// Seconds after which tombstones count as droppable
         #[arg(
@@ -110,7 +110,7 @@ pub enum Command {
     },
     /// Rewrite files in another version of the format, into another directory
     Upgrade {
-        /// Version to write: me (Cassandra 3.11, Scylla), nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
+        /// Version to write: me (Cassandra 3.11, ScyllaDB), nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
         #[arg(long, default_value = "nb", value_name = "VERSION")]
         format: String,
         /// Directory for the new files; created if missing
@@ -140,7 +140,7 @@ pub enum Command {
     Purge(analyses::Analysis),
     /// Print the live rows of a table's files, merged, as CSV, lines of JSON or Parquet
     Export(export::Export),
-    /// Make SSTables of rows in CSV, lines of JSON or Parquet, as Cassandra's CQLSSTableWriter does
+    /// Create SSTables from rows in CSV, lines of JSON or Parquet, as Cassandra's CQLSSTableWriter does
     Write(write::Write),
     /// Send the rows of a table's files to a running cluster, as Cassandra's sstableloader does
     Load(load::Load),
@@ -152,7 +152,7 @@ pub enum Command {
     Levels(change::Levels),
     /// Cut files into smaller ones, as Cassandra's sstablesplit does
     Split(change::Split),
-    /// Write files anew with all that can be read of them; what is lost is named
+    /// Rewrite files with all that can be read of them; the lost parts are named
     Scrub(change::Scrub),
 }
 
@@ -565,7 +565,9 @@ fn report(path: &str, failure: &Failure) -> u8 {
                 SstableError::Corrupt { .. }
                 | SstableError::Missing { .. }
                 | SstableError::Unsupported { .. } => exit::DAMAGED,
-                SstableError::Unwritable { .. } | SstableError::Io(_) => exit::FAILED,
+                SstableError::NoKey { .. }
+                | SstableError::Unwritable { .. }
+                | SstableError::Io(_) => exit::FAILED,
             }
         }
     }

@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn schemas_of_other_versions_say_what_the_tables_are() {
-        // Cassandra 3, with options that are gone; Scylla; an index, a view, a function, roles.
+        // Cassandra 3, with options that are gone; ScyllaDB; an index, a view, a function, roles.
         let text = "\u{feff}CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'dc9': '3'};
             USE ks;
             CREATE TYPE \"Pair\" (a int, b text);

@@ -44,7 +44,7 @@ pub struct Write {
     /// Keyspace and table, where the schema has several
     #[arg(long, value_name = "KEYSPACE.TABLE")]
     table: Option<String>,
-    /// Version of the files: me (Cassandra 3.11, Scylla), nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
+    /// Version of the files: me (Cassandra 3.11, ScyllaDB), nb (Cassandra 4), oa (5, BIG) or da (5, BTI)
     #[arg(long, default_value = "nb", value_name = "VERSION")]
     sstable_version: String,
     /// Timestamp of all rows in microseconds; by default the time of the start

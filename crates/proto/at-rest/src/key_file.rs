@@ -6,7 +6,7 @@
 //! AES/CBC/PKCS5Padding:128:<base64 of 16 bytes>
 //! 0123…ef
 //! ```
-//! The first form is ours. The second is that of Scylla's `local-file-key-generator`: its secret is key material, its
+//! The first form is ours. The second is that of ScyllaDB's `local-file-key-generator`: its secret is key material, its
 //! cipher is not used (files are always encrypted with AES-256-GCM). The third, 64 hexadecimal digits, is that of
 //! `commitlog_encryption_key_file`. Keys of the last two forms have an id made of their SHA-256. `none` on the first
 //! line: all keys are for reading only.
@@ -41,7 +41,7 @@ pub struct KeyFileError {
 pub struct KeyFile {
     /// Its keys.
     pub ring: KeyRing,
-    /// Ciphers that lines of Scylla's form name, and that are not used.
+    /// Ciphers that lines of ScyllaDB's form name, and that are not used.
     pub other_ciphers: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ fn key_of(line: &str, other_ciphers: &mut Vec<String>) -> Result<NamedKey, &'sta
     }
 }
 
-const EXPECTED: &str = "expects <id>:AES-256-GCM:<base64 of 32 bytes>, Scylla's <cipher>:<bits>:<base64>, or 64 \
+const EXPECTED: &str = "expects <id>:AES-256-GCM:<base64 of 32 bytes>, ScyllaDB's <cipher>:<bits>:<base64>, or 64 \
      hexadecimal digits";
 
 fn check_id(id: &str) -> Result<(), &'static str> {

@@ -114,7 +114,10 @@ pub enum SealError {
 
 fn remedy(provider: &str) -> &'static str {
     match provider == key_file::PROVIDER {
-        true => "add that key to the key file",
+        true => {
+            "add that key to the key file: secret_key_file of user_info_encryption (enabled: false is enough to read), \
+             --key-file of tools"
+        }
         false => "only a node with that host among its vault_hosts or kms_hosts can ask for it",
     }
 }

@@ -1,4 +1,4 @@
-//! Incremental compaction, as in Scylla: runs of similar size are merged; a run is a series of fragments
+//! Incremental compaction, as in ScyllaDB: runs of similar size are merged; a run is a series of fragments
 //! that do not overlap, each of about `sstable_size_in_mb`. A merge walks the ring and removes the
 //! fragments that it has passed, so it needs space for a few fragments and not for whole runs.
 //!
@@ -14,7 +14,7 @@
 //!
 //! Source: ScyllaDB's documentation (CQL reference, compaction). Differences: the ends of fragments,
 //! so that they have between a half and the whole of the size (less where the inputs held the same
-//! keys); `min_threshold` always holds (in Scylla a setting of the node decides, and two runs are
+//! keys); `min_threshold` always holds (in ScyllaDB a setting of the node decides, and two runs are
 //! enough by default); sizes are those on disk.
 //!
 //! Invariants: INV-incremental-1: two outputs of any plans of this strategy have no token in common, or

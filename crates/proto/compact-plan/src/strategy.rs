@@ -16,7 +16,7 @@ impl OptionsError {
     }
 }
 
-/// The strategies of Cassandra 5.0, one of Scylla, one of earlier versions of Cassandra, and one that was
+/// The strategies of Cassandra 5.0, one of ScyllaDB, one of earlier versions of Cassandra, and one that was
 /// proposed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
@@ -28,7 +28,7 @@ pub enum Strategy {
     TimeWindow,
     /// Any of these shapes by scaling parameters.
     Unified,
-    /// Scylla's: merges runs of similar size, which consist of fragments that do not overlap.
+    /// ScyllaDB's: merges runs of similar size, which consist of fragments that do not overlap.
     Incremental,
     /// Cassandra's up to 4.1: done as [`Strategy::TimeWindow`] with the longest window that it would
     /// have made.

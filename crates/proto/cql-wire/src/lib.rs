@@ -1,7 +1,7 @@
 //! The native protocol, versions 3, 4 and 5, in both directions.
 //!
 //! Owns: frame headers, v5 segments, the split of a byte stream into frames, every message body, the numbers and texts
-//! that drivers see for protocol errors, and the keys of Scylla's protocol extensions. Never: sockets, clocks, the
+//! that drivers see for protocol errors, and the keys of ScyllaDB's protocol extensions. Never: sockets, clocks, the
 //! meaning of a statement or of a value's bytes.
 //!
 //! INV-wire-1: no bytes from outside cause a panic, or an allocation larger than bytes already received or the

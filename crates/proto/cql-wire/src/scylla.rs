@@ -1,4 +1,4 @@
-//! Keys of Scylla's protocol extensions, which shard-aware drivers look for in SUPPORTED and set in STARTUP.
+//! Keys of ScyllaDB's protocol extensions, which shard-aware drivers look for in SUPPORTED and set in STARTUP.
 //!
 //! Owns names and number formats only; which shard owns a token is decided by the ring. Source: ScyllaDB's public
 //! documentation "CQL protocol extensions" and "protocol v4 extensions".

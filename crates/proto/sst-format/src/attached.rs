@@ -3,7 +3,7 @@
 //! An extension names its component and its lifecycle ([`AttachedKind`]); everything that handles file sets
 //! works with these two values and has no list of kinds. Components that this program wrote are listed in
 //! Checksums.db with their [`Lifecycle`], so that a build without the extension handles them right too.
-//! Those of other programs (Cassandra's `SAI+…`, Scylla's `Scylla.db`) are listed in TOC.txt alone.
+//! Those of other programs (Cassandra's `SAI+…`, ScyllaDB's `Scylla.db`) are listed in TOC.txt alone.
 //!
 //! | | listed in Checksums.db | in TOC.txt alone |
 //! | --- | --- | --- |

@@ -11,11 +11,11 @@ pub enum Version {
     Ma,
     /// 3.0.7, 3.7: lower bound of the commit log.
     Mb,
-    /// 3.0.8, 3.9: ranges of the commit log. Scylla too.
+    /// 3.0.8, 3.9: ranges of the commit log. ScyllaDB too.
     Mc,
-    /// 3.0.18, 3.11.4: right smallest and largest clustering. Scylla too.
+    /// 3.0.18, 3.11.4: right smallest and largest clustering. ScyllaDB too.
     Md,
-    /// 3.0.25, 3.11.11: the node that wrote the file. Scylla too.
+    /// 3.0.25, 3.11.11: the node that wrote the file. ScyllaDB too.
     Me,
     /// 4.0-rc1: chunks stored plain, incremental repair, checksums in Statistics.db, other filter.
     Na,

@@ -20,6 +20,7 @@ mod wire;
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -107,31 +108,65 @@ pub enum SubmitError {
     /// Too few voters answered; nothing happened.
     #[error(
         "a metadata change needs a majority of the voters ({required}), and {received} answered; nothing was \
-         changed: start the nodes that are down and try again"
+         changed: {}start the nodes that are down and try again",
+        no_answer_from(silent)
     )]
     NoMajority {
         /// Voters that answered.
         received: usize,
         /// Voters needed.
         required: usize,
+        /// Addresses of the voters that did not answer.
+        silent: Vec<SocketAddr>,
     },
     /// Too few voters answered after it was proposed: it may happen or not.
     #[error(
-        "a metadata change was proposed and {received} of {required} voters answered: it may or may \
-         not have happened; look before you try again"
+        "a metadata change was proposed and {received} of {required} voters answered: {}it may or may \
+         not have happened; look before you try again",
+        no_answer_from(silent)
     )]
     Unknown {
         /// Voters that answered.
         received: usize,
         /// Voters needed.
         required: usize,
+        /// Addresses of the voters that did not answer.
+        silent: Vec<SocketAddr>,
     },
+    /// The voter that it was forwarded to could not decide it, in its words; nothing happened.
+    #[error("{0}")]
+    VoterCannot(String),
+    /// The voter that it was forwarded to does not know the outcome, in its words: it may happen or not.
+    #[error("{0}")]
+    VoterUnsure(String),
     /// A voter refused it, in its words.
     #[error("{0}")]
     Refused(String),
     /// Metadata of a peer or of this node's log cannot be decoded.
     #[error("metadata cannot be read: {0}")]
     Unreadable(String),
+}
+
+impl SubmitError {
+    /// Returns true if too few voters answered: a retry succeeds once they do.
+    pub fn lacks_voters(&self) -> bool {
+        matches!(
+            self,
+            SubmitError::NoMajority { .. }
+                | SubmitError::Unknown { .. }
+                | SubmitError::VoterCannot(_)
+                | SubmitError::VoterUnsure(_)
+        )
+    }
+}
+
+/// Part of an error's text.
+fn no_answer_from(silent: &[SocketAddr]) -> String {
+    if silent.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> = silent.iter().map(ToString::to_string).collect();
+    format!("no answer from {}; ", named.join(", "))
 }
 
 type ChangeHook = Rc<dyn Fn(&Arc<ClusterSnapshot>, &Arc<ClusterSnapshot>)>;

@@ -1,6 +1,6 @@
 //! The log among several nodes: proposing entries, answering other nodes, catching up.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +49,8 @@ struct Calls<'a> {
 #[derive(Default)]
 struct Sent {
     wake_at: Option<Instant>,
+    /// Members that a request was sent to.
+    asked: TargetSet,
     done: Option<LogOutcome<Value>>,
 }
 
@@ -87,6 +89,8 @@ impl Membership {
         let calls = Calls { members: &members, deadline: options.commit_deadline, back };
         let mut input = LogInput::Start;
         let mut wake = deadline;
+        // Members whose last request was answered.
+        let mut answered = TargetSet::EMPTY;
         let outcome = loop {
             let mut out = Vec::new();
             {
@@ -99,17 +103,32 @@ impl Membership {
                 };
                 proposer.step(&mut cx, input, &mut out);
             }
-            let Sent { wake_at, done } = self.send(&calls, &proposer, out)?;
+            let Sent { wake_at, asked, done } = self.send(&calls, &proposer, out)?;
+            answered = answered.without(asked);
             wake = wake_at.unwrap_or(wake);
             if let Some(outcome) = done {
                 break outcome;
             }
             input = match rt.timeout(wake, answers.recv()).await {
                 Err(_) | Ok(None) => LogInput::Tick,
-                Ok(Some(back)) => self.input_of(owner, &proposer, back).await,
+                Ok(Some(back)) => {
+                    if back.answer.is_ok() {
+                        answered.insert(back.from);
+                    }
+                    self.input_of(owner, &proposer, back).await
+                }
             };
         };
-        self.ended(owner, outcome).await
+        let me = before.local.host_id;
+        // A round may end before this node's own vote is on its disk.
+        let answered = |host: HostId| {
+            if host == me {
+                return true;
+            }
+            let target = members.iter().position(|member| *member == host);
+            target.and_then(|i| Target::try_from(i).ok()).is_some_and(|t| answered.contains(t))
+        };
+        self.ended(owner, outcome, &voters_without(before, answered)).await
     }
 
     /// Sends what a proposer wants sent.
@@ -155,16 +174,18 @@ impl Membership {
                 let first = prelude.filter(|(t, _)| *t == target).map(|(_, first)| first);
                 let call = Call { target, host, ballot, ask: ask.clone(), first };
                 self.spawn_call(call, calls.deadline, calls.back.clone())?;
+                sent.asked.insert(target);
             }
         }
         Ok(sent)
     }
 
-    /// Handles the outcome of a proposal.
+    /// Handles the outcome of a proposal; `silent` names the voters that did not answer.
     async fn ended(
         &self,
         owner: &Owner,
         outcome: LogOutcome<Value>,
+        silent: &[SocketAddr],
     ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
         match outcome {
             LogOutcome::Decided(entry) => {
@@ -177,15 +198,16 @@ impl Membership {
                 self.learn(owner, vec![entry]).await?;
                 Err(SubmitError::Conflict(self.snapshot().epoch))
             }
-            LogOutcome::Failed(failure) => Err(match failure.effect {
-                Effect::None => SubmitError::NoMajority {
-                    received: failure.received,
-                    required: failure.required,
-                },
-                Effect::Unknown | Effect::Chosen => {
-                    SubmitError::Unknown { received: failure.received, required: failure.required }
-                }
-            }),
+            LogOutcome::Failed(failure) => {
+                let (received, required, silent) =
+                    (failure.received, failure.required, silent.to_vec());
+                Err(match failure.effect {
+                    Effect::None => SubmitError::NoMajority { received, required, silent },
+                    Effect::Unknown | Effect::Chosen => {
+                        SubmitError::Unknown { received, required, silent }
+                    }
+                })
+            }
         }
     }
 
@@ -319,18 +341,23 @@ impl Membership {
         let mut voters = before.voters.clone();
         voters.sort_by_key(|v| !is_alive(*v));
         let deadline = self.inner.rt.now() + DECIDE + APPLY;
+        let required = before.voters.len() / 2 + 1;
         for voter in voters {
             let write = |out: &mut Vec<u8>| submission.encode(out);
             let payload = match self.request(voter, Verb::MetaSubmit, deadline, write).await {
                 Ok(payload) => payload,
                 Err(error) if surely_not_delivered(&error) => continue,
-                Err(_) => return Err(SubmitError::Unknown { received: 0, required: 1 }),
+                Err(_) => {
+                    let silent = voters_without(before, |host| host != voter);
+                    return Err(SubmitError::Unknown { received: 0, required, silent });
+                }
             };
             let submitted = wire::decode(&payload, Submitted::read)
                 .map_err(|e| SubmitError::Unreadable(e.to_string()))?;
             return self.after_submission(owner, voter, submitted).await;
         }
-        Err(SubmitError::NoMajority { received: 0, required: before.voters.len() / 2 + 1 })
+        let silent = voters_without(before, |_| false);
+        Err(SubmitError::NoMajority { received: 0, required, silent })
     }
 
     async fn after_submission(
@@ -349,8 +376,8 @@ impl Membership {
                 Err(SubmitError::Conflict(self.snapshot().epoch))
             }
             Submitted::Rejected(text) | Submitted::Wait(text) => Err(SubmitError::Refused(text)),
-            Submitted::Unknown(_) => Err(SubmitError::Unknown { received: 0, required: 1 }),
-            Submitted::Unavailable(_) => Err(SubmitError::NoMajority { received: 0, required: 1 }),
+            Submitted::Unknown(text) => Err(SubmitError::VoterUnsure(text)),
+            Submitted::Unavailable(text) => Err(SubmitError::VoterCannot(text)),
         }
     }
 
@@ -644,6 +671,15 @@ fn asked_before(snapshot: &ClusterSnapshot, known: &Member, replaces: bool) -> S
     }
 }
 
+/// Returns the addresses of the voters that did not answer.
+fn voters_without(
+    snapshot: &ClusterSnapshot,
+    answered: impl Fn(HostId) -> bool,
+) -> Vec<SocketAddr> {
+    let silent = snapshot.voters.iter().filter(|host| !answered(**host));
+    silent.filter_map(|host| snapshot.members.get(host)).map(|member| member.storage).collect()
+}
+
 /// One message to one member.
 struct Call {
     target: Target,
@@ -658,12 +694,15 @@ fn submitted(result: Result<Arc<ClusterSnapshot>, SubmitError>) -> Submitted {
     match result {
         Ok(snapshot) => Submitted::Decided(snapshot.epoch),
         Err(SubmitError::Conflict(epoch)) => Submitted::Conflict(epoch),
-        Err(error @ (SubmitError::NoMajority { .. } | SubmitError::Unavailable)) => {
-            Submitted::Unavailable(error.to_string())
-        }
-        Err(error @ (SubmitError::Unknown { .. } | SubmitError::Io(_))) => {
-            Submitted::Unknown(error.to_string())
-        }
+        Err(
+            error @ (SubmitError::NoMajority { .. }
+            | SubmitError::VoterCannot(_)
+            | SubmitError::Unavailable),
+        ) => Submitted::Unavailable(error.to_string()),
+        Err(
+            error
+            @ (SubmitError::Unknown { .. } | SubmitError::VoterUnsure(_) | SubmitError::Io(_)),
+        ) => Submitted::Unknown(error.to_string()),
         Err(error) if is_passing(&error) => Submitted::Wait(error.to_string()),
         Err(error) => Submitted::Rejected(error.to_string()),
     }

@@ -398,32 +398,103 @@ fn nothing_acknowledged_is_lost_under_crashes_and_partitions() {
     }
 }
 
+impl Cluster {
+    /// Submits a keyspace on a node; the outcome.
+    fn create_keyspace(&self, n: u8) -> Result<Arc<ClusterSnapshot>, SubmitError> {
+        let membership = self.facts.borrow().running[&n].clone();
+        let before = membership.snapshot().epoch;
+        let result: Rc<RefCell<Option<Result<_, SubmitError>>>> = Rc::default();
+        let out = result.clone();
+        let rt = membership.inner.rt.clone();
+        let gate = rt.gate("test");
+        let task = async move {
+            let params = KeyspaceParams { durable_writes: true, replication: BTreeMap::new() };
+            let change = SchemaChange::CreateKeyspace { name: "lonely".into(), params };
+            let entry = Transformation::Schema(Box::new(change));
+            *out.borrow_mut() = Some(membership.submit(before, vec![entry]).await);
+        };
+        gate.spawn(&rt, rt::Group::Admin, "test", task).unwrap();
+        self.world.run_until(|| result.borrow().is_some(), Duration::from_secs(60)).unwrap();
+        result.take().unwrap()
+    }
+
+    fn address(&self, n: u8) -> SocketAddr {
+        SocketAddr::new(self.world.ip(&name(n)), PORT)
+    }
+}
+
 #[test]
-fn a_minority_changes_nothing_and_says_so() {
+fn a_minority_changes_nothing_and_names_the_silent_voters() {
     let mut cluster = Cluster::start(31, 3);
     cluster.run(4000);
     cluster.settle();
     cluster.kill(2);
     cluster.kill(3);
     cluster.run(100);
-    let membership = cluster.facts.borrow().running[&1].clone();
-    let before = membership.snapshot().epoch;
-    let result: Rc<RefCell<Option<Result<_, SubmitError>>>> = Rc::default();
-    let out = result.clone();
-    let rt = membership.inner.rt.clone();
-    let gate = rt.gate("test");
-    let of_task = membership.clone();
-    let task = async move {
-        let params = KeyspaceParams { durable_writes: true, replication: BTreeMap::new() };
-        let change = SchemaChange::CreateKeyspace { name: "lonely".into(), params };
-        let entry = Transformation::Schema(Box::new(change));
-        *out.borrow_mut() = Some(of_task.submit(before, vec![entry]).await);
+    let before = cluster.facts.borrow().running[&1].snapshot().epoch;
+    let mut silent = vec![cluster.address(2), cluster.address(3)];
+    silent.sort_unstable();
+    let refused = |cluster: &Cluster| {
+        let error = cluster.create_keyspace(1).unwrap_err();
+        match &error {
+            SubmitError::NoMajority { required: 2, silent: named, .. } => {
+                let mut named = named.clone();
+                named.sort_unstable();
+                assert_eq!(named, silent);
+            }
+            other => panic!("{other:?}"),
+        }
+        error
     };
-    gate.spawn(&rt, rt::Group::Admin, "test", task).unwrap();
-    cluster.world.run_until(|| result.borrow().is_some(), Duration::from_secs(60)).unwrap();
-    let result = result.take().unwrap();
-    assert!(matches!(result, Err(SubmitError::NoMajority { required: 2, .. })), "{result:?}");
-    assert_eq!(membership.snapshot().epoch, before);
+    let error = refused(&cluster);
+    // The round may end before this node's own vote: it is never among the silent ones.
+    for _ in 0..5 {
+        cluster.run(1000);
+        refused(&cluster);
+    }
+    let text = error.to_string();
+    assert!(text.contains("; nothing was changed: no answer from "), "{text}");
+    assert!(silent.iter().all(|address| text.contains(&address.to_string())), "{text}");
+    assert_eq!(cluster.facts.borrow().running[&1].snapshot().epoch, before);
+}
+
+#[test]
+fn a_node_that_does_not_vote_passes_on_what_its_voter_says_of_the_others() {
+    let mut cluster = Cluster::start(32, 4);
+    cluster.run(6000);
+    cluster.settle();
+    let voters = cluster.facts.borrow().running[&1].snapshot().voters.clone();
+    let numbers = || 1..=4_u8;
+    let voting: Vec<u8> = numbers().filter(|n| voters.contains(&host(*n))).collect();
+    let asking = numbers().find(|n| !voting.contains(n)).unwrap();
+    assert_eq!(voting.len(), 3);
+    cluster.kill(voting[1]);
+    cluster.kill(voting[2]);
+    cluster.run(100);
+    match cluster.create_keyspace(asking) {
+        Err(SubmitError::VoterCannot(text)) => {
+            assert!(text.contains("a majority of the voters (2), and 1 answered"), "{text}");
+            for n in [voting[1], voting[2]] {
+                assert!(text.contains(&cluster.address(n).to_string()), "{text}");
+            }
+        }
+        other => panic!("{other:?}"),
+    }
+    cluster.kill(voting[0]);
+    cluster.run(100);
+    // The connection to the voter was open: the change may have reached it. After that none is.
+    match cluster.create_keyspace(asking) {
+        Err(SubmitError::Unknown { received: 0, required: 2, silent }) => {
+            assert_eq!(silent, [cluster.address(voting[0])]);
+        }
+        other => panic!("{other:?}"),
+    }
+    match cluster.create_keyspace(asking) {
+        Err(SubmitError::NoMajority { received: 0, required: 2, silent }) => {
+            assert_eq!(silent.len(), 3);
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

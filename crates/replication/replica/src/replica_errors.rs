@@ -61,6 +61,7 @@ pub fn error_reply(error: &StoreError) -> ErrorReply {
         StoreError::Stopping => ErrorReply::Stopping,
         StoreError::MutationTooLarge { .. }
         | StoreError::Unwritable { .. }
+        | StoreError::Unsupported(_)
         | StoreError::Invalid(_) => ErrorReply::Invalid(error.to_string()),
         StoreError::LogFailed(_) | StoreError::Io(_) => ErrorReply::Internal(error.to_string()),
     }

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Member, MemberState, Transformation};
-use membership::SubmitError;
 use stdx::HostId;
 use streaming::{MayLack, PlanError, StreamError};
 
@@ -80,10 +79,10 @@ impl Bootstrap {
         let give_up = self.env.rt.now() + DESCRIBE;
         match self.steps.submit_until_done(Some(give_up), wanted.clone()).await {
             Ok(()) => Ok(()),
-            Err(SubmitError::NoMajority { .. } | SubmitError::Unknown { .. }) => {
+            Err(error) if error.lacks_voters() => {
                 tracing::warn!(
-                    "cannot record this node's address and shards yet: no majority of the voters \
-                    answers; retrying"
+                    %error,
+                    "cannot record this node's address and shards yet; retrying"
                 );
                 let this = self.clone();
                 let task = async move {

@@ -53,10 +53,8 @@ impl Steps {
                 Err(SubmitError::Conflict(_)) => continue,
                 Err(error) => error,
             };
-            let is_passing =
-                matches!(error, SubmitError::NoMajority { .. } | SubmitError::Unknown { .. });
             let is_late = give_up.is_some_and(|at| self.env.rt.now() >= at);
-            if !is_passing || is_late {
+            if !error.lacks_voters() || is_late {
                 return Err(error);
             }
             tracing::debug!(%error, "change of the cluster deferred");

@@ -189,7 +189,7 @@ impl Truncations {
             let entry = Transformation::Truncate { table, truncation: truncation.clone() };
             match membership.submit(snapshot.epoch, vec![entry]).await {
                 Ok(after) => return Ok(Some(after.epoch)),
-                Err(error @ SubmitError::Unknown { .. }) => {
+                Err(error @ (SubmitError::Unknown { .. } | SubmitError::VoterUnsure(_))) => {
                     // It may still be decided, and nodes carry it out until its time is over.
                     match self.decided(table, at, deadline).await {
                         Some(epoch) => return Ok(Some(epoch)),

@@ -123,7 +123,7 @@ words! {
         MutualTls = "MutualTlsAuthenticator",
         /// The same for clients that show a certificate, else a password.
         MutualTlsOrPassword = "MutualTlsWithPasswordFallbackAuthenticator",
-        /// The role that the client's certificate names (Scylla's).
+        /// The role that the client's certificate names (ScyllaDB's).
         Certificate = "CertificateAuthenticator",
     }
 }
@@ -217,7 +217,7 @@ words! {
 words! {
     /// A version of SSTables that is written.
     SstableVersion {
-        /// Cassandra 3.0.25, 3.11.11; Scylla.
+        /// Cassandra 3.0.25, 3.11.11; ScyllaDB.
         Me = "me",
         /// Cassandra 4.
         Nb = "nb",

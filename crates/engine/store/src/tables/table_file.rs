@@ -110,7 +110,8 @@ pub(crate) fn map_error(error: SstableError) -> StoreError {
         SstableError::Unwritable { file, error } => {
             StoreError::Unwritable { what: error.to_string(), place: file }
         }
-        SstableError::Unsupported { .. } => StoreError::Invalid(error.to_string()),
+        SstableError::Unsupported { .. } => StoreError::Unsupported(error.to_string()),
+        SstableError::NoKey { .. } => StoreError::Invalid(error.to_string()),
     }
 }
 

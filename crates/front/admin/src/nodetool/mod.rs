@@ -405,6 +405,17 @@ fn grouped<'a>(
     all
 }
 
+/// The nodes that vote on changes of the metadata, and which of them are down; `None` for one node, whose output is
+/// Cassandra's, and for a report without them.
+fn voters(node: &NodeReport, style: HostStyle) -> Option<String> {
+    let shown = |member: &MemberReport| match member.up || member.liveness_unknown {
+        true => style.show(member),
+        false => format!("{} (down)", style.show(member)),
+    };
+    let voters: Vec<String> = node.nodes.iter().filter(|m| m.is_voter).map(shown).collect();
+    (node.nodes.len() > 1 && !voters.is_empty()).then(|| voters.join(", "))
+}
+
 /// `nodetool describecluster`.
 pub fn describe_cluster(node: &NodeReport, cluster: &ClusterReport, style: HostStyle) -> String {
     let mut out = String::new();
@@ -427,6 +438,9 @@ pub fn describe_cluster(node: &NodeReport, cluster: &ClusterReport, style: HostS
     for (name, members) in datacenters(node) {
         let down = members.iter().filter(|(_, m)| is_down(m)).count();
         let _ = writeln!(out, "\t{name} #Nodes: {} #Down: {down}", members.len());
+    }
+    if let Some(voters) = voters(node, style) {
+        let _ = writeln!(out, "\nMetadata voters:\n\t{voters}");
     }
     let _ = writeln!(out, "\nDatabase versions:");
     for (version, members) in grouped(node, |m| &m.release_version, endpoint) {

@@ -468,6 +468,7 @@ fn describecluster_groups_the_versions() {
     node.nodes[1].schema_version = None;
     node.nodes[2].schema_version = None;
     node.nodes[2].release_version = "5.0.8".to_owned();
+    node.nodes[2].is_voter = false;
     let cluster = ClusterReport { dynamic_snitch: true, ..ClusterReport::default() };
     let text = describe_cluster(&node, &cluster, HostStyle::default());
     let expected = "\tDynamicEndPointSnitch: enabled
@@ -488,6 +489,9 @@ Stats for all nodes:
 
 Data Centers: 
 \tdc1 #Nodes: 3 #Down: 1
+
+Metadata voters:
+\t127.0.0.1, 127.0.0.2 (down)
 
 Database versions:
 \t5.0.9: [127.0.0.1:7000, 127.0.0.2:7000]

@@ -56,7 +56,7 @@ pub const ROUTES: &[Route] = &[
         .help("?keyspace=ks&table=t: the table, for helenus sstable load")
         .bytes(),
     Route::new(Post, "/api/v1/load", Changes, Cluster, || post(load::load))
-        .help("?keyspace=ks&table=t&consistency=ALL: its mutations (docs/user/sstable-tools.md)")
+        .help("?keyspace=ks&table=t&consistency=ALL: its mutations, as `helenus sstable load` sends them")
         .bytes(),
     Route::new(Post, "/api/v1/refresh", Changes, Shard, || post(upkeep::refresh))
         .help("{\"keyspace\":\"ks\",\"table\":\"t\"}"),

@@ -18,7 +18,7 @@ use crate::request::ActionError;
 
 /// Answer for a metric that is not counted here.
 fn no_number(what: &str) -> ApiError {
-    let text = format!("this node does not count {what}; docs/user/nodetool.md lists what it does");
+    let text = format!("this node does not count {what}; /metrics has what it counts");
     ApiError(ErrorKind::NotFound, text)
 }
 

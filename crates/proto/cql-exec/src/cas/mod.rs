@@ -178,7 +178,7 @@ impl<'c> CasExec<'c> {
         CasResult { columns, rows }
     }
 
-    /// Builds the result for a client of Scylla: the previous rows, whatever the outcome of the
+    /// Builds the result for a client of ScyllaDB: the previous rows, whatever the outcome of the
     /// conditions, one for each statement in their order. A missing row is all nulls, and so is the
     /// row of a statement without conditions. The columns do not depend on the outcome. Source:
     /// ScyllaDB's documentation, "How does ScyllaDB LWT differ from Apache Cassandra".

@@ -72,7 +72,7 @@ pub struct BoundCas {
     pub command: ReadCommand,
 }
 
-/// The row whose previous state a statement returns on connections with Scylla's LWT mark.
+/// The row whose previous state a statement returns on connections with ScyllaDB's LWT mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskedRow {
     /// The row of that serialised clustering.

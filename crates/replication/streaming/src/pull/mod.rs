@@ -445,7 +445,7 @@ fn lost_ingest() -> Trouble {
 fn stored(error: StoreError) -> Trouble {
     match error {
         StoreError::UnknownTable(TableId(_)) => Trouble::Dropped,
-        StoreError::Invalid(what) => Trouble::Anew(what),
+        StoreError::Invalid(what) | StoreError::Unsupported(what) => Trouble::Anew(what),
         error => Trouble::Fatal(error.into()),
     }
 }

@@ -307,7 +307,9 @@ fn error_reply(error: &StoreError) -> ErrorReply {
         StoreError::Overloaded { .. } | StoreError::QueueFull | StoreError::Unflushable { .. } => {
             ErrorReply::Overloaded
         }
-        StoreError::Invalid(what) => ErrorReply::Invalid(what.clone()),
+        StoreError::Invalid(what) | StoreError::Unsupported(what) => {
+            ErrorReply::Invalid(what.clone())
+        }
         other => ErrorReply::Internal(other.to_string()),
     }
 }
