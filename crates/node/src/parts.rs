@@ -248,6 +248,7 @@ pub fn server_settings(
     settings.query.default_keyspace_rf = options.default_keyspace_rf;
     settings.query.default_compaction = default_compaction(options)?;
     settings.query.key_sources = crate::file_keys::names(options);
+    settings.query.sealing = crate::file_keys::policy(options);
     settings.query.guardrails = guardrails(options);
     settings.query.native_transport_timeout = options.native_transport_timeout;
     settings.query.trace_ttl_seconds =
