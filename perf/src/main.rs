@@ -9,7 +9,9 @@
 //! and index cached), `write` (with the commit-log append), `slice_memtable` and `slice_sstable`
 //! (100 rows out of a partition of 1,000, somewhere in its middle). With a third argument only
 //! `unprepared_read`: `memtable_read` as text, which is parsed and planned each time. `--sstable-version V`
-//! before all others writes SSTables of that version.
+//! before all others writes SSTables of that version. `--audit file` or `--audit binary`, before all others too, logs every
+//! request in the audit log: what that costs a request is the difference of two runs. The lines are encoded by
+//! `audit::auditor::encode`, which runs outside the sections, once for each batch: `--toggle-collect` counts it alone.
 
 #![expect(clippy::disallowed_macros, reason = "a command-line tool prints")]
 
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use codec::Reader;
-use conf::{MemorySize, Options, SstableVersion};
+use conf::{AuditLogger, AuditOptions, MemorySize, Options, SstableVersion};
 use cql_server::{Connection, CqlServer};
 use cql_wire::query::{BoundValue, QueryParameters, ValueList};
 use cql_wire::request::{Request, RequestOptions, encode_request};
@@ -317,6 +319,20 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, rows: usize, unprepared:
     rt.request_stop();
 }
 
+/// Removes `--audit L` from the front of the command line.
+fn audit_of(arguments: &mut Vec<String>) -> AuditOptions {
+    if arguments.first().is_none_or(|first| first != "--audit") {
+        return AuditOptions::default();
+    }
+    let logger = match arguments.get(1).map(String::as_str) {
+        Some("file") => AuditLogger::File,
+        Some("binary") => AuditLogger::Bin,
+        other => fail(&format!("{other:?} is not a logger of the audit log")),
+    };
+    arguments.drain(..2);
+    AuditOptions { enabled: true, logger, ..AuditOptions::default() }
+}
+
 /// Removes `--sstable-version V` from the front of the command line.
 fn version_of(arguments: &mut Vec<String>) -> Option<SstableVersion> {
     if arguments.first().is_none_or(|first| first != "--sstable-version") {
@@ -335,6 +351,7 @@ fn version_of(arguments: &mut Vec<String>) -> Option<SstableVersion> {
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let audit = audit_of(&mut arguments);
     let version = version_of(&mut arguments);
     if let Some(("engine", rest)) = arguments.split_first().map(|(first, r)| (first.as_str(), r)) {
         return engine::main(rest, version);
@@ -351,7 +368,7 @@ fn main() -> ExitCode {
             }
         }
         _ => {
-            eprintln!("usage: perf WORKDIR [ROWS [unprepared]]");
+            eprintln!("usage: perf [--audit file|binary] WORKDIR [ROWS [unprepared]]");
             return ExitCode::from(2);
         }
     };
@@ -361,6 +378,7 @@ fn main() -> ExitCode {
         memory: Some(MemorySize(1 << 30)),
         start_native_transport: false,
         sstable_version: version,
+        audit_logging_options: audit,
         // Any free port: it is not used.
         api_port: 0,
         ..Options::default()

@@ -1,10 +1,12 @@
 //! Programs and sockets of this machine for the audit log: archive commands, and the syslog socket.
 
 use audit::AuditHelper;
-use audit::binlog::Archiver;
+use audit::binlog::{Archiver, WriteFailure};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixDatagram;
-use std::process::{ChildStderr, Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -27,12 +29,12 @@ impl Archiver for MachineHelper {
 }
 
 impl AuditHelper for MachineHelper {
-    fn send_syslog(&self, socket: &str, messages: &[String]) -> Result<(), String> {
+    fn send_syslog(&self, socket: &str, messages: &[String]) -> Result<(), WriteFailure> {
         let failed = |error: std::io::Error| format!("{socket}: {error}");
         let datagrams = UnixDatagram::unbound().map_err(failed)?;
         datagrams.set_write_timeout(Some(SEND_MAX)).map_err(failed)?;
         datagrams.connect(socket).map_err(failed)?;
-        for message in messages {
+        for (written, message) in messages.iter().enumerate() {
             let mut bytes = message.as_bytes();
             loop {
                 match datagrams.send(bytes) {
@@ -42,7 +44,7 @@ impl AuditHelper for MachineHelper {
                         bytes = bytes.get(..bytes.len() / 2).unwrap_or_default();
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) => return Err(failed(error)),
+                    Err(error) => return Err(WriteFailure { written, error: failed(error) }),
                 }
             }
         }
@@ -57,6 +59,8 @@ fn run_command(command: &str, path: &str, limit: Duration) -> Result<(), String>
     let program = words.next().ok_or("the command is empty")?;
     let mut run = Command::new(&program);
     run.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // A group of its own: what the command started is killed with it.
+    run.process_group(0);
     let mut child = run.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
     let messages = child.stderr.take().map(read_messages);
     let deadline = Instant::now() + limit;
@@ -66,9 +70,7 @@ fn run_command(command: &str, path: &str, limit: Duration) -> Result<(), String>
             break status;
         }
         if Instant::now() >= deadline {
-            // It may have ended by now.
-            let _ = child.kill();
-            let _ = child.wait();
+            kill_group(&mut child);
             return Err(format!("{program} killed: it did not end within {} s", limit.as_secs()));
         }
         std::thread::sleep(POLL);
@@ -79,6 +81,16 @@ fn run_command(command: &str, path: &str, limit: Duration) -> Result<(), String>
     // A process that the command left behind may hold the pipe open.
     let text = messages.and_then(|text| text.recv_timeout(POLL * 10).ok()).unwrap_or_default();
     Err(format!("{program} ended with {status}: {}", text.trim()))
+}
+
+/// Kills a command and all that it started, but for what left its process group.
+fn kill_group(child: &mut Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // It may have ended by now. The group is that of the command until it is awaited.
+    if group.is_none_or(|group| kill_process_group(group, Signal::KILL).is_err()) {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
 }
 
 /// Reads what a command complains about. Bytes above the limit are read and discarded.
@@ -114,6 +126,29 @@ mod tests {
         assert_eq!(failed, "/bin/sleep killed: it did not end within 0 s");
     }
 
+    /// A child of the command holds its end of a pipe open until it is killed, too.
+    #[test]
+    fn children_of_a_command_are_killed_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        let made = Command::new("/usr/bin/mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let script = directory.path().join("archive.sh");
+        // The child opens the pipe; the command waits for it.
+        std::fs::write(&script, "sh -c 'exec 3>\"$0\"; sleep 3600' \"$1\" & wait\n").unwrap();
+        let (command, path) = (format!("/bin/sh {} %path", script.display()), fifo.display());
+        let ended = std::thread::scope(|scope| {
+            // Opened for reading once the child has opened it for writing; the end comes when the child is gone.
+            let reader = scope.spawn(|| std::fs::read(&fifo));
+            let failed = run_command(&command, &path.to_string(), Duration::from_secs(1));
+            assert!(failed.unwrap_err().ends_with("killed: it did not end within 1 s"));
+            // For a child that was killed before it opened the pipe.
+            drop(std::fs::OpenOptions::new().read(true).write(true).open(&fifo));
+            reader.join().unwrap()
+        });
+        assert_eq!(ended.unwrap(), b"");
+    }
+
     #[test]
     fn messages_arrive_at_a_datagram_socket_and_too_long_ones_are_cut() {
         let directory = tempfile::tempdir().unwrap();
@@ -132,6 +167,7 @@ mod tests {
         assert_eq!(first, "<13>first");
         assert!((512..4 << 20).contains(&second), "{second}");
         let error = MachineHelper.send_syslog("/nowhere/socket", &sent).unwrap_err();
-        assert!(error.starts_with("/nowhere/socket: "), "{error}");
+        assert_eq!(error.written, 0);
+        assert!(error.error.starts_with("/nowhere/socket: "), "{error:?}");
     }
 }

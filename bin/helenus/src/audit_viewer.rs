@@ -4,10 +4,13 @@
 //! Source: the output of Cassandra 5.0.9's `auditlogviewer`.
 
 use crate::exit;
-use audit::binary::{self, BinaryLogError, Record};
+use audit::binary::{AUDIT_LOG, Record, read_payload};
 use fqltool::chronicle_log::{ChronicleLog, LogError, is_chronicle};
+use fqltool::frame_file::{FrameDefect, FrameFile, Piece};
 use query_log::chronicle::{LoggedRecord, UnsupportedRecord};
+use query_log::framing::FrameError;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,7 +95,7 @@ fn parse(arguments: &[String]) -> Result<Option<Options>, String> {
 struct LogReader {
     ignore: bool,
     /// Files with the offset of the next record.
-    read: Vec<(PathBuf, usize)>,
+    read: Vec<(PathBuf, u64)>,
     /// Paths that have files of a real Cassandra.
     queues: Vec<(PathBuf, ChronicleLog)>,
     /// Files that cannot be read further, with the reason. A crash cuts off the last record of a file.
@@ -168,36 +171,45 @@ impl LogReader {
         }
     }
 
+    /// Prints what is new in a file. Its records are read one by one.
     fn print_file(&mut self, file: &Path, follow: bool) -> Result<(), (u8, String)> {
         let named = |what: &dyn std::fmt::Display| format!("{}: {what}", file.display());
-        let bytes = fs::read(file).map_err(|error| (exit::FAILED, named(&error)))?;
-        let damaged = |error: BinaryLogError| (exit::DAMAGED, named(&error));
+        let failed = |error: io::Error| (exit::FAILED, named(&error));
         let known = self.read.iter().position(|(path, _)| path == file);
-        let mut at = match known.and_then(|index| self.read.get(index)) {
-            Some((_, at)) => *at,
-            None if follow && bytes.len() < binary::HEADER_BYTES => return Ok(()),
-            None => {
-                binary::check_header(&bytes).map_err(damaged)?;
-                binary::HEADER_BYTES
-            }
-        };
-        loop {
-            let rest = bytes.get(at..).unwrap_or_default();
-            match binary::next_record(rest, at as u64) {
-                Ok(None) => break,
-                Ok(Some((record, length))) => {
-                    self.print_record(file, record)?;
-                    at += length;
-                }
-                Err(BinaryLogError::Cut { .. }) if follow => break,
-                Err(error) => return Err(damaged(error)),
-            }
+        let at = known.and_then(|index| self.read.get(index)).map_or(0, |(_, at)| *at);
+        if at > 0 && fs::metadata(file).map_err(failed)?.len() == at {
+            return Ok(());
         }
+        let mut frames = FrameFile::open(file, AUDIT_LOG, at).map_err(failed)?;
+        let ended = self.print_frames(&mut frames, follow);
+        let at = frames.offset();
         match known.and_then(|index| self.read.get_mut(index)) {
             Some(entry) => entry.1 = at,
-            None => self.read.push((file.to_owned(), at)),
+            None if at > 0 && ended.is_ok() => self.read.push((file.to_owned(), at)),
+            None => {}
         }
-        Ok(())
+        ended
+    }
+
+    fn print_frames(&self, frames: &mut FrameFile, follow: bool) -> Result<(), (u8, String)> {
+        let file = frames.path().to_owned();
+        let named = |what: &dyn std::fmt::Display| format!("{}: {what}", file.display());
+        loop {
+            match frames.next_frame() {
+                Ok(Piece::Frame { offset, payload }) => {
+                    let record = read_payload(&payload, offset);
+                    let record = record.map_err(|error| (exit::DAMAGED, named(&error)))?;
+                    self.print_record(&file, record)?;
+                }
+                Ok(Piece::End) => return Ok(()),
+                Ok(Piece::Cut(_)) if follow => return Ok(()),
+                Ok(Piece::Cut(offset)) => {
+                    return Err((exit::DAMAGED, named(&FrameError::Cut { offset })));
+                }
+                Err(FrameDefect::Damage(error)) => return Err((exit::DAMAGED, named(&error))),
+                Err(FrameDefect::Io(error)) => return Err((exit::FAILED, named(&error))),
+            }
+        }
     }
 
     fn print_record(&self, file: &Path, record: Record<'_>) -> Result<(), (u8, String)> {
@@ -228,6 +240,11 @@ fn order(file: &Path) -> (String, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use audit::binary::push_record;
+
+    fn push(out: &mut Vec<u8>, line: &str) {
+        push_record(out, 0, |out| out.extend_from_slice(line.as_bytes()));
+    }
 
     fn parsed(line: &str) -> Result<Option<Options>, String> {
         parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<String>>())
@@ -253,8 +270,8 @@ mod tests {
     fn files_are_read_in_order_and_damage_names_the_file_and_the_offset() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, lines: &[&str]| {
-            let mut bytes = binary::header().to_vec();
-            lines.iter().for_each(|line| binary::push_record(&mut bytes, 0, line));
+            let mut bytes = AUDIT_LOG.header().to_vec();
+            lines.iter().for_each(|line| push(&mut bytes, line));
             fs::write(directory.path().join(name), &bytes).unwrap();
             bytes
         };
@@ -263,9 +280,9 @@ mod tests {
         let bytes = write("20261128-14.2.audit", &["b", "b2"]);
         let mut reader = LogReader::default();
         reader.print(directory.path(), false).unwrap();
-        let names: Vec<(u64, usize)> =
+        let names: Vec<(u64, u64)> =
             reader.read.iter().map(|(path, at)| (order(path).1, *at)).collect();
-        assert_eq!(names, [(0, 34), (2, bytes.len()), (10, 34)]);
+        assert_eq!(names, [(0, 34), (2, bytes.len() as u64), (10, 34)]);
         let cut = directory.path().join("20261128-14.2.audit");
         fs::write(&cut, &bytes[..bytes.len() - 1]).unwrap();
         let mut reader = LogReader::default();
@@ -286,7 +303,7 @@ mod tests {
         reader.print(&cut, true).unwrap();
         fs::write(&cut, &bytes).unwrap();
         reader.print(&cut, true).unwrap();
-        assert_eq!(reader.read.last().unwrap().1, bytes.len());
+        assert_eq!(reader.read.last().unwrap().1, bytes.len() as u64);
     }
     /// A file of a Chronicle queue with these records.
     fn queue_file(records: &[Vec<u8>]) -> Vec<u8> {
@@ -313,8 +330,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let write =
             |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
-        let mut ours = binary::header().to_vec();
-        binary::push_record(&mut ours, 0, "ours");
+        let mut ours = AUDIT_LOG.header().to_vec();
+        push(&mut ours, "ours");
         write("20261128-13.audit", &ours);
         write("20261128-14.cq4", &queue_file(&[audit_record("a")]));
         write("metadata.cq4t", b"table");

@@ -227,7 +227,8 @@ impl Actions {
             ClusterAction::ReloadSeeds => self.reload_seeds().await,
             ClusterAction::ReloadSsl => self.reload_keys().await,
             ClusterAction::ReloadFileKeys => {
-                let reloaded = file_keys::reload(&self.rt, &self.options, self.key_client.as_ref());
+                let (client, snapshot) = (self.key_client.as_ref(), self.membership.snapshot());
+                let reloaded = file_keys::reload(&self.rt, &self.options, client, &snapshot.schema);
                 reloaded.await.map_err(|error| ActionError::Failed(error.to_string()))
             }
             ClusterAction::EnableAuditLog { changes } => self.enable_audit_log(&changes).await,

@@ -14,6 +14,7 @@ use conf::key_hosts::KeyHost;
 use conf::{AtRestOptions, KeyProvider, Options};
 use key_client::KeyClient;
 use rt::{IoErrorKind, Rt};
+use schema::Schema;
 use sstable::Sealing;
 use store::SealingPolicy;
 
@@ -120,7 +121,8 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<KeyClient>
     Ok(Some(client))
 }
 
-/// Reads the key file again and asks the providers for their newest keys. Keys in use stay until others are there.
+/// Reads the key file again and asks the providers for their newest keys. Keys in use stay until others are there. Keys
+/// that neither a setting nor a table names any more are not asked for.
 ///
 /// # Errors
 /// Those of [`load`]; the keys in use stay.
@@ -128,6 +130,7 @@ pub(crate) async fn reload(
     rt: &Rt,
     options: &Options,
     client: Option<&KeyClient>,
+    schema: &Schema,
 ) -> Result<(), StartError> {
     let is_set = settings(options).iter().any(|(_, setting)| setting.is_set());
     if !is_set && client.is_none() {
@@ -138,9 +141,18 @@ pub(crate) async fn reload(
     if let Some(client) = client {
         // Reads the certificates of authorities again, too.
         client.set_hosts(hosts(options)).await.map_err(StartError::Setting)?;
+        client.retain(&named_sources(options, schema));
         client.refresh().await.map_err(StartError::Setting)?;
     }
     Ok(())
+}
+
+/// The keys of providers that settings and tables name.
+fn named_sources(options: &Options, schema: &Schema) -> BTreeSet<KeySource> {
+    let policy = policy(options);
+    let of_settings = [&policy.user, &policy.system].into_iter().cloned();
+    let of_tables = schema.tables_by_id.values().map(|table| policy.of(table));
+    of_settings.chain(of_tables).filter_map(|sealing| sealing.source().cloned()).collect()
 }
 
 /// Waits for the first key of a source.

@@ -255,6 +255,7 @@ pub fn server_settings(
         ..cql_plan::ddl::IndexSettings::default()
     };
     settings.query.key_sources = crate::file_keys::names(options);
+    settings.query.sealing = crate::file_keys::policy(options);
     settings.query.guardrails = guardrails(options);
     settings.query.native_transport_timeout = options.native_transport_timeout;
     settings.query.trace_ttl_seconds =

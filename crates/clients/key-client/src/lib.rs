@@ -11,7 +11,7 @@
 mod exchange;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -132,6 +132,12 @@ impl KeyClient {
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
+    /// Stops asking for keys that neither settings nor tables name. Files that they wrap are opened as before.
+    pub fn retain(&self, named: &BTreeSet<KeySource>) {
+        let outputs = self.0.service.borrow_mut().retain(named);
+        self.carry_out(outputs);
+    }
+
     /// The named keys that wrap new data keys.
     pub fn status(&self) -> Vec<KeyStatus> {
         self.0.service.borrow().status()
@@ -163,6 +169,13 @@ impl KeyClient {
                 }
                 Output::Expire(provider, after) => {
                     rt.fs().keys().with_provided(|keys| keys.expire(now, &provider, after));
+                }
+                Output::Retire(source) => {
+                    tracing::info!(
+                        source = source.to_string(),
+                        "a key of a provider is out of use: no setting and no table names it"
+                    );
+                    rt.fs().keys().with_provided(|keys| keys.retire(now, &source));
                 }
                 Output::Answer(id, answer) => {
                     let waiter = self.0.waiters.borrow_mut().remove(&id);

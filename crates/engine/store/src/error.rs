@@ -69,8 +69,7 @@ pub enum StoreError {
     },
     /// Partitions of the table that cannot be flushed hold all the memory that they may.
     #[error(
-        "{table} takes no more writes: {bytes} of its {share} bytes of memtables cannot be flushed; the log names the \
-         rows, delete their partitions or truncate the table"
+        "{table} takes no more writes: {bytes} of its {share} bytes of memtables cannot be flushed; {why}"
     )]
     Unflushable {
         /// The table, with its keyspace.
@@ -79,6 +78,8 @@ pub enum StoreError {
         bytes: usize,
         /// Bytes that they may hold.
         share: usize,
+        /// Reason and remedy.
+        why: String,
     },
     /// The commit log failed: the node must be restarted.
     #[error("commit log failed: {0}")]

@@ -10,17 +10,22 @@ use crate::binary;
 use crate::binlog::rolling::Layout;
 use crate::binlog::{
     Archiver, CLOSE_MAX, Destination, FileSettings, FileWriter, FullQueue, LogCounters, Pushed,
-    RecordQueue, WAIT_MAX, Write, Writer, check_directory, wait_for,
+    RecordQueue, WAIT_MAX, Weighed, Write, WriteFailure, Writer, check_directory, wait_for,
 };
 use crate::counters::counters;
-use crate::event::{Event, EventType};
-use crate::filter::{Filter, scylla_category};
+use crate::event::{Event, EventRecord, EventTimes, EventType, SharedEvent};
+use crate::filter::Filter;
+use crate::known_events::{KnownEvents, SinkSet, TEXT_BYTES_MAX};
 use crate::line::{LineStyle, LineWriter, escape, syslog_message};
-use crate::recorder::{Recorder, Stamp};
+use crate::recorder::{Recorder, times};
 use crate::settings::{AuditHelper, AuditSettings};
+use crate::table;
 use conf::AuditLogger;
 use cql_wire::{Consistency, QueryParameters};
-use query::{ClientState, Executor, Failure, RequestObserver, RequestRecord, Taken};
+use query::{
+    ClientState, Executor, Failure, ObservedRequest, ObservedStatement, Prepared, RequestObserver,
+    RequestRecord, Taken,
+};
 use rt::sync::Semaphore;
 use rt::{Gate, Group, Mesh, MeshError, Reply, Rt};
 use std::cell::{Cell, RefCell};
@@ -46,8 +51,11 @@ pub enum AuditRequest {
     Admin(AdminEvent),
 }
 
-/// Channels between the audit logs of a node's shards. Answers: an error in words.
-pub type AuditMesh = Mesh<AuditRequest, Result<(), String>>;
+/// Answer of an audit log to another shard's.
+pub type AuditAnswer = Result<(), WriteFailure>;
+
+/// Channels between the audit logs of a node's shards.
+pub type AuditMesh = Mesh<AuditRequest, AuditAnswer>;
 
 /// Parts of an [`Auditor`].
 pub struct AuditorParts {
@@ -85,6 +93,8 @@ pub struct Auditor {
     recorder: Recorder,
     counters: Rc<LogCounters>,
     destinations: RefCell<Vec<Rc<Sink>>>,
+    /// Events that `destinations` got before.
+    known: RefCell<KnownEvents>,
     /// Destinations of `destinations` that are not written to yet.
     is_prepared: Cell<bool>,
     gate: Gate,
@@ -99,7 +109,7 @@ pub struct Auditor {
 /// A destination and the events that it gets.
 struct Sink {
     filter: Filter,
-    to: Rc<Destination<Event>>,
+    to: Rc<Destination<EventRecord>>,
 }
 
 impl Auditor {
@@ -117,6 +127,7 @@ impl Auditor {
             settings: RefCell::new(Arc::new(settings)),
             recorder: Recorder::default(),
             destinations: RefCell::default(),
+            known: RefCell::default(),
             is_prepared: Cell::new(false),
             installed: RefCell::new(None),
             files: FileWriter::new(&rt, LOG, archiver),
@@ -209,8 +220,6 @@ impl Auditor {
         };
         let now = self.rt.wall().0.div_euclid(1000);
         let event = Event {
-            at_millis: now,
-            logged_millis: now,
             event_type,
             statement: event_type,
             // A name that was not checked yet.
@@ -223,19 +232,21 @@ impl Auditor {
             consistency: None,
             is_error: admin.refusal.is_some(),
         };
-        let (event, now) = (Rc::new(event), self.rt.now());
-        for sink in self.destinations.borrow().iter().filter(|sink| sink.filter.passes(&event)) {
-            if sink.to.is_lost_unlogged(now, event.clone()) {
+        let times = EventTimes { at_millis: now, logged_millis: now };
+        let record = EventRecord { event: SharedEvent::once(event), times };
+        let passes = |sink: &&Rc<Sink>| sink.filter.passes(&record.event);
+        for sink in self.destinations.borrow().iter().filter(passes) {
+            if sink.to.is_lost_unlogged(self.rt.now(), record.clone()) {
                 tracing::error!(
                     destination = sink.to.name(),
-                    operation = &*event.operation,
+                    operation = &*record.event.operation,
                     "audit event of an administrative action dropped: the queue is full"
                 );
             }
         }
     }
 
-    fn serve(self: &Rc<Self>, request: AuditRequest, reply: Reply<Result<(), String>>) {
+    fn serve(self: &Rc<Self>, request: AuditRequest, reply: Reply<AuditAnswer>) {
         let this = self.clone();
         let task = async move {
             let result = match request {
@@ -248,7 +259,9 @@ impl Auditor {
                     this.begin_writing(&destinations);
                     Ok(())
                 }
-                AuditRequest::Append(bytes) => this.files.append(bytes).await,
+                AuditRequest::Append(bytes) => {
+                    this.files.append(bytes).await.map_err(WriteFailure::from)
+                }
                 AuditRequest::Syslog(messages) => this.send_syslog(messages).await,
                 AuditRequest::Admin(admin) => {
                     this.record_admin(admin);
@@ -267,7 +280,7 @@ impl Auditor {
             shards.map(|shard| self.mesh.call(&self.rt, shard, request())).collect();
         let mut result = Ok(());
         for call in calls {
-            result = result.and(call.await.map_err(|error| error.to_string()).and_then(|r| r));
+            result = result.and(answered(call.await).map_err(|failure| failure.error));
         }
         result
     }
@@ -278,6 +291,7 @@ impl Auditor {
         let is_on = !new.is_empty();
         *self.settings.borrow_mut() = settings;
         let old = std::mem::replace(&mut *self.destinations.borrow_mut(), new);
+        *self.known.borrow_mut() = KnownEvents::default();
         if is_on {
             self.install();
         } else {
@@ -345,51 +359,34 @@ impl Auditor {
             new.push(sink("syslog", scylla(), self.syslog_writer(settings)));
         }
         if settings.scylla.table {
-            new.push(sink("table", scylla(), self.table_writer(settings)));
+            new.push(sink("table", scylla(), table::writer(&self.executor, settings.host)));
         }
         new
     }
 
-    fn file_writer(&self, settings: &Arc<AuditSettings>) -> Write<Event> {
+    fn file_writer(&self, settings: &Arc<AuditSettings>) -> Write<EventRecord> {
         let style = line_style(settings);
         let (rt, mesh, logger) = (self.rt.clone(), self.mesh.clone(), settings.options.logger);
-        Box::new(move |events| {
-            let bytes = encode(&events, &style, logger, rt.shard());
+        Box::new(move |records| {
+            let bytes = encode(records, &style, logger, rt.shard());
             let call = mesh.call(&rt, ShardId(0), AuditRequest::Append(bytes));
             Box::pin(async move { answered(call.await) })
         })
     }
 
-    fn syslog_writer(&self, settings: &Arc<AuditSettings>) -> Write<Event> {
+    fn syslog_writer(&self, settings: &Arc<AuditSettings>) -> Write<EventRecord> {
         let style = line_style(settings);
         let (rt, mesh) = (self.rt.clone(), self.mesh.clone());
-        Box::new(move |events| {
-            let messages = events.iter().map(|event| syslog_message(event, &style)).collect();
+        Box::new(move |records| {
+            let messages = records.iter().map(|record| syslog_message(record, &style)).collect();
             let call = mesh.call(&rt, ShardId(0), AuditRequest::Syslog(messages));
             Box::pin(async move { answered(call.await) })
         })
     }
 
-    fn table_writer(&self, settings: &Arc<AuditSettings>) -> Write<Event> {
-        let (executor, host) = (self.executor.clone(), settings.host);
-        Box::new(move |events| {
-            let executor = executor.clone();
-            Box::pin(async move {
-                for event in &events {
-                    let id = Uuid::from_bytes(executor.next_time_uuid());
-                    let text = insert_text(event, host, id);
-                    let parameters = QueryParameters::new(Consistency::One);
-                    let done = query::execute_for_node(&executor, &text, &parameters).await;
-                    done.map_err(|failure| failure.message(host))?;
-                }
-                Ok(())
-            })
-        })
-    }
-
     async fn create_table(&self) -> Result<(), String> {
         let host = self.settings.borrow().host;
-        for text in [CREATE_KEYSPACE, CREATE_TABLE] {
+        for text in [table::CREATE_KEYSPACE, table::CREATE_TABLE] {
             let parameters = QueryParameters::new(Consistency::One);
             let done = query::execute_for_node(&self.executor, text, &parameters).await;
             done.map_err(|failure| format!("audit.audit_log: {}", failure.message(host)))?;
@@ -397,29 +394,67 @@ impl Auditor {
         Ok(())
     }
 
-    async fn send_syslog(&self, messages: Vec<String>) -> Result<(), String> {
+    async fn send_syslog(&self, messages: Vec<String>) -> AuditAnswer {
         let Some(helper) = self.helper.clone() else {
-            return Err("this program cannot write to a syslog socket".to_owned());
+            return Err("this program cannot write to a syslog socket".to_owned().into());
         };
         let socket = self.settings.borrow().socket.clone();
         self.rt.offload("syslog", move || helper.send_syslog(&socket, &messages)).await
     }
 
-    /// Queues events. Returns the destinations that are over their limit.
-    fn push(&self, events: Vec<Event>) -> Vec<Rc<Destination<Event>>> {
-        let destinations = self.destinations.borrow();
-        let mut over: Vec<Rc<Destination<Event>>> = Vec::new();
-        for event in events {
-            let event = Rc::new(event);
-            for sink in destinations.iter().filter(|sink| sink.filter.passes(&event)) {
-                if sink.to.push(event.clone()) == Pushed::Over
-                    && !over.iter().any(|known| Rc::ptr_eq(known, &sink.to))
-                {
-                    over.push(sink.to.clone());
-                }
+    /// Queues an event. Adds the destinations that are over their limit.
+    fn push(&self, record: &EventRecord, sinks: SinkSet, over: &mut Vec<Rc<Sink>>) {
+        for (index, sink) in self.destinations.borrow().iter().enumerate() {
+            if sinks & (1 << index) != 0
+                && sink.to.push(record.clone()) == Pushed::Over
+                && !over.iter().any(|known| Rc::ptr_eq(known, sink))
+            {
+                over.push(sink.clone());
             }
         }
-        over
+    }
+
+    /// Returns the destinations that take an event.
+    fn sinks(&self, event: &Event) -> SinkSet {
+        let destinations = self.destinations.borrow();
+        let passing = destinations.iter().enumerate().filter(|(_, sink)| sink.filter.passes(event));
+        passing.map(|(index, _)| 1 << index).sum()
+    }
+
+    /// Queues the events of a request that no earlier one was like.
+    #[inline(never)]
+    fn push_new(&self, client: &ClientState, request: &RequestRecord, over: &mut Vec<Rc<Sink>>) {
+        let batch = match request.request {
+            ObservedRequest::Batch { .. } => self.random_uuid(),
+            _ => Uuid::nil(),
+        };
+        let times = times(request);
+        let executed = executed(request);
+        for event in self.recorder.events(client, request, batch) {
+            let sinks = self.sinks(&event);
+            let event = match executed {
+                Some(statement) if event.operation.len() <= TEXT_BYTES_MAX => {
+                    let event = SharedEvent::repeated(event);
+                    self.known.borrow_mut().insert(client, request, statement, (&event, sinks));
+                    event
+                }
+                _ => SharedEvent::once(event),
+            };
+            self.push(&EventRecord { event, times }, sinks, over);
+        }
+    }
+}
+
+/// The prepared statement of a request that executed it with success: its event is that of each further execution.
+#[inline]
+fn executed(request: &RequestRecord) -> Option<&Rc<Prepared>> {
+    match &request.request {
+        ObservedRequest::Execute(ObservedStatement::Prepared(statement))
+            if request.failure.is_none() =>
+        {
+            Some(statement)
+        }
+        _ => None,
     }
 }
 
@@ -432,18 +467,22 @@ impl RequestObserver for Auditor {
         admits
     }
 
-    fn finished(&self, client: &ClientState, record: &RequestRecord) -> Option<Taken> {
-        let now_millis = self.rt.wall().0.div_euclid(1000);
-        let batch = match record.request {
-            query::ObservedRequest::Batch { .. } => self.random_uuid(),
-            _ => Uuid::nil(),
-        };
-        let events = self.recorder.events(client, record, &Stamp { now_millis, batch });
-        let over = self.push(events);
+    fn finished(&self, client: &ClientState, request: &RequestRecord) -> Option<Taken> {
+        let mut over = Vec::new();
+        let known = self.known.borrow();
+        let found = executed(request).and_then(|statement| known.get(client, request, statement));
+        if let Some((event, sinks)) = found {
+            let record = EventRecord { event: event.clone(), times: times(request) };
+            self.push(&record, sinks, &mut over);
+        } else {
+            drop(known);
+            self.push_new(client, request, &mut over);
+        }
         if over.is_empty() {
             return None;
         }
         self.counters.waits.inc();
+        let over = over.into_iter().map(|sink| sink.to.clone()).collect();
         let in_time = wait_for(&self.rt, over, WAIT_MAX);
         Some(Box::pin(async move {
             if in_time.await {
@@ -489,50 +528,31 @@ fn line_style(settings: &AuditSettings) -> LineStyle {
     }
 }
 
-fn encode(events: &[Rc<Event>], style: &LineStyle, logger: AuditLogger, shard: ShardId) -> Vec<u8> {
-    let mut line = String::new();
+#[inline(never)]
+fn encode(
+    records: &[EventRecord],
+    style: &LineStyle,
+    logger: AuditLogger,
+    shard: ShardId,
+) -> Vec<u8> {
+    // The weight of a record is about that of its line.
+    let weight: u64 = records.iter().map(Weighed::weight).sum();
+    let mut bytes = Vec::with_capacity(usize::try_from(weight).unwrap_or(0));
     let mut writer = LineWriter::new(style, shard.0);
-    if logger != AuditLogger::Bin {
-        for event in events {
-            writer.push_line(&mut line, event);
+    if logger == AuditLogger::Bin {
+        for record in records {
+            binary::push_record(&mut bytes, record.times.logged_millis, |bytes| {
+                writer.push_fields(bytes, record);
+            });
         }
-        return line.into_bytes();
-    }
-    let mut bytes = Vec::new();
-    for event in events {
-        line.clear();
-        writer.push_fields(&mut line, event);
-        binary::push_record(&mut bytes, event.logged_millis, &line);
+    } else {
+        for record in records {
+            writer.push_line(&mut bytes, record);
+        }
     }
     bytes
 }
 
-fn answered(answer: Result<Result<(), String>, MeshError>) -> Result<(), String> {
+fn answered(answer: Result<AuditAnswer, MeshError>) -> AuditAnswer {
     answer.map_err(|error| error.to_string())?
-}
-
-/// ScyllaDB's keyspace and table. Source: ScyllaDB's documentation of its audit log.
-const CREATE_KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS audit WITH replication = \
-     {'class': 'NetworkTopologyStrategy', 'replication_factor': 3}";
-const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS audit.audit_log (date timestamp, node inet, \
-     event_time timeuuid, category text, consistency text, table_name text, keyspace_name text, operation text, \
-     source inet, username text, error boolean, PRIMARY KEY ((date, node), event_time))";
-
-/// The row of an event. All values are literals: texts are quoted.
-fn insert_text(event: &Event, host: SocketAddr, id: Uuid) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let day = event.logged_millis.div_euclid(86_400_000).saturating_mul(86_400_000);
-    format!(
-        "INSERT INTO audit.audit_log (date, node, event_time, category, consistency, table_name, keyspace_name, \
-         operation, source, username, error) VALUES ({day}, '{}', {id}, {}, {}, {}, {}, {}, '{}', {}, {})",
-        host.ip().to_canonical(),
-        quoted(scylla_category(event).unwrap_or_default()),
-        quoted(event.consistency.map_or("", |level| level.name())),
-        quoted(event.scope.as_deref().unwrap_or_default()),
-        quoted(event.keyspace.as_deref().unwrap_or_default()),
-        quoted(&event.operation),
-        event.source.ip().to_canonical(),
-        quoted(event.user.as_deref().unwrap_or_default()),
-        event.is_error,
-    )
 }

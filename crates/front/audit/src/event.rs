@@ -4,6 +4,7 @@
 
 use crate::binlog::queue::Weighed;
 use cql_wire::Consistency;
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::Uuid;
@@ -118,13 +119,18 @@ event_types! {
     AdminRefused "ADMIN_REFUSED" Admin,
 }
 
-/// One audit event.
+/// Times of an audit event, in milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventTimes {
+    /// When the request arrived, or when it failed, as in Cassandra.
+    pub at_millis: i64,
+    /// When its answer was ready.
+    pub logged_millis: i64,
+}
+
+/// One audit event without its times.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Milliseconds since the epoch when the request arrived, or when it failed, as in Cassandra.
-    pub at_millis: i64,
-    /// Milliseconds since the epoch when the event was made.
-    pub logged_millis: i64,
     /// Its type.
     pub event_type: EventType,
     /// Type of the statement, which differs for failures.
@@ -147,13 +153,84 @@ pub struct Event {
     pub is_error: bool,
 }
 
+/// An event that was not written yet.
+#[derive(Clone, Debug)]
+pub struct EventRecord {
+    /// The event.
+    pub event: Rc<SharedEvent>,
+    /// Its times.
+    pub times: EventTimes,
+}
+
+/// An event with what is computed from it once.
+#[derive(Debug)]
+pub struct SharedEvent {
+    event: Event,
+    weight: u64,
+    line: CachedLine,
+}
+
+/// Text of an event's line.
+#[derive(Debug)]
+enum CachedLine {
+    /// The event is written once: its text is not kept.
+    Never,
+    /// Other events will have the same text but for their times. It is that of the first writer's style.
+    Kept(OnceCell<EventText>),
+}
+
+/// Text of a line around its time.
+#[derive(Debug)]
+pub struct EventText {
+    /// Fields before the time.
+    pub before: Box<str>,
+    /// Fields after the time, and the end of the line.
+    pub after: Box<str>,
+}
+
 /// Estimated bytes of an event without its texts.
 const EVENT_BYTES: usize = 200;
 
-impl Weighed for Event {
+impl SharedEvent {
+    /// An event that happened once.
+    pub fn once(event: Event) -> Rc<SharedEvent> {
+        Rc::new(SharedEvent { weight: weight(&event), event, line: CachedLine::Never })
+    }
+
+    /// An event that happens again with other times, to one log.
+    pub fn repeated(event: Event) -> Rc<SharedEvent> {
+        let line = CachedLine::Kept(OnceCell::new());
+        Rc::new(SharedEvent { weight: weight(&event), event, line })
+    }
+
+    /// Returns the text of its line, encoded on first use; `None` if it is not kept.
+    #[inline]
+    pub(crate) fn text(&self, encode: impl FnOnce(&Event) -> EventText) -> Option<&EventText> {
+        match &self.line {
+            CachedLine::Never => None,
+            CachedLine::Kept(text) => Some(text.get_or_init(|| encode(&self.event))),
+        }
+    }
+}
+
+impl std::ops::Deref for SharedEvent {
+    type Target = Event;
+
+    #[inline]
+    fn deref(&self) -> &Event {
+        &self.event
+    }
+}
+
+fn weight(event: &Event) -> u64 {
+    let names = [&event.user, &event.keyspace, &event.scope];
+    let names: usize = names.into_iter().flatten().map(|name| name.len()).sum();
+    (EVENT_BYTES + event.operation.len() + names) as u64
+}
+
+impl Weighed for EventRecord {
+    #[inline]
     fn weight(&self) -> u64 {
-        let names = [&self.user, &self.keyspace, &self.scope];
-        let names: usize = names.into_iter().flatten().map(|name| name.len()).sum();
-        (EVENT_BYTES + self.operation.len() + names) as u64
+        self.event.weight
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Invariants: see `binlog::queue` and `binlog::destination`.
 //!
-//! Reading order: `event`, `statement`, `mask`, `recorder`, `filter`, `line`, `binary`, `settings`, `binlog`, `auditor`.
+//! Reading order: `event`, `statement`, `mask`, `recorder`, `filter`, `known_events`, `line`, `binary`, `settings`, `binlog`, `table`, `auditor`.
 
 pub mod auditor;
 pub mod binary;
@@ -16,13 +16,15 @@ mod counters;
 pub mod event;
 pub mod filter;
 pub mod fuzz;
+mod known_events;
 pub mod line;
 pub mod mask;
 pub mod recorder;
 pub mod settings;
 pub mod statement;
+mod table;
 
-pub use auditor::{AdminEvent, AuditMesh, Auditor, AuditorParts};
+pub use auditor::{AdminEvent, AuditAnswer, AuditMesh, Auditor, AuditorParts};
 pub use settings::{AuditHelper, AuditSettings};
 
 #[cfg(test)]

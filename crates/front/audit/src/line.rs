@@ -3,7 +3,7 @@
 //! Source: the lines that Cassandra 5.0.9 writes; ScyllaDB's documentation of its audit log.
 
 use crate::binlog::rolling::civil;
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventRecord, EventText, EventType};
 use crate::filter::scylla_category;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -61,23 +61,46 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Writes the lines of one batch of events. Events that follow each other have most texts in common (addresses,
-/// milliseconds): each is made once for as long as it stays the same.
+/// Writes the lines of one batch of events. Texts that events which follow each other have in common (addresses,
+/// milliseconds) are made once for as long as they stay the same.
 pub struct LineWriter<'s> {
     style: &'s LineStyle,
     shard: u16,
     /// `|host:/127.0.0.1:7000|source:`.
     host: String,
-    /// Before the time of the usual events.
-    thread: String,
-    source: Option<SocketAddr>,
-    /// `/127.0.0.1|port:38174|timestamp:`.
-    source_text: String,
     at_millis: Option<i64>,
-    /// `1795875914904|type:`.
+    /// `1795875914904`.
     at_text: String,
-    logged_millis: Option<i64>,
+    /// Thread of the last line and its time.
+    logged: Option<(Stage, i64)>,
+    /// `INFO  [Native-Transport-Requests-1] 2026-11-28 14:25:15,121 FileAuditLogger.java:51 - `.
     logged_text: String,
+}
+
+/// Kind of threads that Cassandra writes a line from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Requests,
+    Logins,
+    Admin,
+}
+
+impl Stage {
+    fn of(event_type: EventType) -> Stage {
+        match event_type {
+            EventType::LoginSuccess | EventType::LoginError => Stage::Logins,
+            EventType::AdminAction | EventType::AdminRefused => Stage::Admin,
+            _ => Stage::Requests,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Stage::Requests => "Native-Transport-Requests",
+            Stage::Logins => "Native-Transport-Auth-Requests",
+            Stage::Admin => "Admin-Requests",
+        }
+    }
 }
 
 impl<'s> LineWriter<'s> {
@@ -91,81 +114,90 @@ impl<'s> LineWriter<'s> {
             style,
             shard,
             host,
-            thread: thread("Native-Transport-Requests", shard),
-            source: None,
-            source_text: String::new(),
             at_millis: None,
             at_text: String::new(),
-            logged_millis: None,
+            logged: None,
             logged_text: String::new(),
         }
     }
 
     /// Appends the fields of an event: `user:…|host:…|source:…|…`. Empty fields are left out.
-    pub fn push_fields(&mut self, out: &mut String, event: &Event) {
-        self.note_source(event.source);
-        self.note_arrival(event.at_millis);
-        let style = self.style;
-        out.reserve(FIELDS_BYTES + event.operation.len());
-        out.push_str("user");
-        out.push_str(&style.pair);
-        out.push_str(event.user.as_deref().unwrap_or("null"));
-        out.push_str(&self.host);
-        out.push_str(&self.source_text);
-        out.push_str(&self.at_text);
-        out.push_str(event.event_type.name());
-        push_key(out, style, "category");
-        out.push_str(event.event_type.category().name());
-        if let Some(batch) = event.batch {
-            push_key(out, style, "batch");
-            let _ = write!(out, "{batch}");
-        }
-        for (name, value) in [("ks", &event.keyspace), ("scope", &event.scope)] {
-            if let Some(value) = value.as_deref().filter(|value| !is_blank(value)) {
-                push_key(out, style, name);
-                out.push_str(value);
-            }
-        }
-        if !is_blank(&event.operation) {
-            push_key(out, style, "operation");
-            out.push_str(&event.operation);
-        }
+    pub fn push_fields(&mut self, out: &mut Vec<u8>, record: &EventRecord) {
+        self.push_text(out, record);
+        // The end of the line.
+        out.pop();
     }
 
     /// Appends a line of `audit.log`, with the prefix of logback's pattern. Times are in UTC.
-    pub fn push_line(&mut self, out: &mut String, event: &Event) {
-        match event.event_type {
-            EventType::LoginSuccess | EventType::LoginError => {
-                out.push_str(&thread("Native-Transport-Auth-Requests", self.shard));
-            }
-            EventType::AdminAction | EventType::AdminRefused => {
-                out.push_str(&thread("Admin-Requests", self.shard));
-            }
-            _ => out.push_str(&self.thread),
-        }
-        if self.logged_millis != Some(event.logged_millis) {
-            self.logged_millis = Some(event.logged_millis);
-            self.logged_text.clear();
-            push_time(&mut self.logged_text, event.logged_millis);
-        }
-        out.push_str(&self.logged_text);
-        out.push_str(" FileAuditLogger.java:51 - ");
-        self.push_fields(out, event);
-        out.push('\n');
+    pub fn push_line(&mut self, out: &mut Vec<u8>, record: &EventRecord) {
+        self.note_logged(Stage::of(record.event.event_type), record.times.logged_millis);
+        out.extend_from_slice(self.logged_text.as_bytes());
+        self.push_text(out, record);
     }
 
-    fn note_source(&mut self, source: SocketAddr) {
-        if self.source == Some(source) {
+    /// Appends the fields and the end of the line.
+    fn push_text(&mut self, out: &mut Vec<u8>, record: &EventRecord) {
+        self.note_arrival(record.times.at_millis);
+        let once;
+        let text = match record.event.text(|event| self.encoded(event)) {
+            Some(text) => text,
+            None => {
+                once = self.encoded(&record.event);
+                &once
+            }
+        };
+        out.extend_from_slice(text.before.as_bytes());
+        out.extend_from_slice(self.at_text.as_bytes());
+        out.extend_from_slice(text.after.as_bytes());
+    }
+
+    /// Returns the text of an event around its time.
+    fn encoded(&self, event: &Event) -> EventText {
+        let style = self.style;
+        let mut before = String::with_capacity(FIELDS_BYTES);
+        before.push_str("user");
+        before.push_str(&style.pair);
+        before.push_str(event.user.as_deref().unwrap_or("null"));
+        before.push_str(&self.host);
+        push_ip(&mut before, event.source.ip());
+        if event.source.port() > 0 {
+            push_key(&mut before, style, "port");
+            let _ = write!(before, "{}", event.source.port());
+        }
+        push_key(&mut before, style, "timestamp");
+        let mut after = String::with_capacity(FIELDS_BYTES + event.operation.len());
+        push_key(&mut after, style, "type");
+        after.push_str(event.event_type.name());
+        push_key(&mut after, style, "category");
+        after.push_str(event.event_type.category().name());
+        if let Some(batch) = event.batch {
+            push_key(&mut after, style, "batch");
+            let _ = write!(after, "{batch}");
+        }
+        for (name, value) in [("ks", &event.keyspace), ("scope", &event.scope)] {
+            if let Some(value) = value.as_deref().filter(|value| !is_blank(value)) {
+                push_key(&mut after, style, name);
+                after.push_str(value);
+            }
+        }
+        if !is_blank(&event.operation) {
+            push_key(&mut after, style, "operation");
+            after.push_str(&event.operation);
+        }
+        after.push('\n');
+        EventText { before: before.into(), after: after.into() }
+    }
+
+    fn note_logged(&mut self, stage: Stage, logged_millis: i64) {
+        if self.logged == Some((stage, logged_millis)) {
             return;
         }
-        self.source = Some(source);
-        self.source_text.clear();
-        push_ip(&mut self.source_text, source.ip());
-        if source.port() > 0 {
-            push_key(&mut self.source_text, self.style, "port");
-            let _ = write!(self.source_text, "{}", source.port());
-        }
-        push_key(&mut self.source_text, self.style, "timestamp");
+        self.logged = Some((stage, logged_millis));
+        self.logged_text.clear();
+        let (name, thread) = (stage.name(), u32::from(self.shard) + 1);
+        let _ = write!(self.logged_text, "INFO  [{name}-{thread}] ");
+        push_time(&mut self.logged_text, logged_millis);
+        self.logged_text.push_str(" FileAuditLogger.java:51 - ");
     }
 
     fn note_arrival(&mut self, at_millis: i64) {
@@ -175,7 +207,6 @@ impl<'s> LineWriter<'s> {
         self.at_millis = Some(at_millis);
         self.at_text.clear();
         let _ = write!(self.at_text, "{at_millis}");
-        push_key(&mut self.at_text, self.style, "type");
     }
 }
 
@@ -183,11 +214,6 @@ fn push_key(out: &mut String, style: &LineStyle, name: &str) {
     out.push_str(&style.field);
     out.push_str(name);
     out.push_str(&style.pair);
-}
-
-/// Level and thread before the time of a line.
-fn thread(stage: &str, shard: u16) -> String {
-    format!("INFO  [{stage}-{}] ", u32::from(shard) + 1)
 }
 
 /// Returns true if a text has no character that can be seen.
@@ -206,10 +232,10 @@ fn push_time(out: &mut String, millis: i64) {
 }
 
 /// Returns the message for a syslog socket: facility `user`, level `notice`, tag `scylla-audit`.
-pub fn syslog_message(event: &Event, style: &LineStyle) -> String {
-    let (year, month, day) = civil(event.logged_millis.div_euclid(86_400_000));
-    let _ = year;
-    let of_day = event.logged_millis.rem_euclid(86_400_000) / 1000;
+pub fn syslog_message(record: &EventRecord, style: &LineStyle) -> String {
+    let EventRecord { event, times } = record;
+    let (_, month, day) = civil(times.logged_millis.div_euclid(86_400_000));
+    let of_day = times.logged_millis.rem_euclid(86_400_000) / 1000;
     let name = usize::try_from(month - 1).ok().and_then(|index| MONTHS.get(index)).unwrap_or(&"");
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     let mut out = format!("<13>{name} {day:>2} {hour:02}:{minute:02}:{second:02} scylla-audit: ");
@@ -247,10 +273,13 @@ mod tests {
         assert_eq!(escape("jos\u{e9} 1"), "jos\u{e9} 1");
         assert_eq!(escape("a\nb|user:c\r"), "a\\u{a}b\\u{7c}user:c\\u{d}");
     }
-    use crate::tests::{event, style};
+    use crate::event::{EventTimes, SharedEvent};
+    use crate::tests::{event, record, style};
 
-    fn push_line(out: &mut String, event: &Event, style: &LineStyle, shard: u16) {
-        LineWriter::new(style, shard).push_line(out, event);
+    fn line(record: &EventRecord, style: &LineStyle, shard: u16) -> String {
+        let mut out = Vec::new();
+        LineWriter::new(style, shard).push_line(&mut out, record);
+        String::from_utf8(out).unwrap()
     }
 
     /// Texts kept from one event must not show in the next one.
@@ -262,40 +291,49 @@ mod tests {
         let events = [
             one.clone(),
             one.clone(),
-            Event { at_millis: 7, ..one.clone() },
-            Event { at_millis: 7, logged_millis: 8, ..one.clone() },
             Event { source: other, ..one.clone() },
             Event { source: no_port, event_type: EventType::LoginSuccess, ..one.clone() },
             Event { event_type: EventType::AdminAction, ..one.clone() },
             Event { keyspace: Some(" ".into()), scope: Some("".into()), ..one.clone() },
             Event { keyspace: Some(" a".into()), operation: " \n".into(), ..one.clone() },
-            Event { user: None, ..one },
+            Event { user: None, ..one.clone() },
         ];
-        let (mut together, mut alone) = (String::new(), String::new());
-        let style = style();
-        let mut writer = LineWriter::new(&style, 3);
-        for event in &events {
-            writer.push_line(&mut together, event);
-            push_line(&mut alone, event, &style, 3);
+        let mut records: Vec<EventRecord> = events.into_iter().map(record).collect();
+        // One event three times, as those of a prepared statement are.
+        let again = SharedEvent::repeated(one);
+        for (at_millis, logged_millis) in [(7, 7), (7, 8), (9, 9)] {
+            let times = EventTimes { at_millis, logged_millis };
+            records.push(EventRecord { event: again.clone(), times });
         }
+        let style = style();
+        let (mut together, mut alone) = (Vec::new(), String::new());
+        let mut writer = LineWriter::new(&style, 3);
+        for record in &records {
+            writer.push_line(&mut together, record);
+            let once = SharedEvent::once((**record.event).clone());
+            alone += &line(&EventRecord { event: once, ..record.clone() }, &style, 3);
+        }
+        let together = String::from_utf8(together).unwrap();
         assert_eq!(together, alone);
         let lines: Vec<&str> = together.lines().collect();
-        assert!(lines[7].ends_with("category:DML|operation:INSERT INTO t (a) VALUES (1)"));
-        assert!(lines[8].ends_with("|ks: a|scope:t"), "{}", lines[8]);
-        assert!(lines[5].contains("source:/10.0.0.9|timestamp:"), "{}", lines[5]);
+        assert!(lines[5].ends_with("category:DML|operation:INSERT INTO t (a) VALUES (1)"));
+        assert!(lines[6].ends_with("|ks: a|scope:t"), "{}", lines[6]);
+        assert!(lines[3].contains("source:/10.0.0.9|timestamp:"), "{}", lines[3]);
+        assert!(lines[9].contains("1970-01-01 00:00:00,008 "), "{}", lines[9]);
+        assert!(lines[9].contains("|timestamp:7|type:UPDATE|"), "{}", lines[9]);
+        let mut fields = Vec::new();
+        writer.push_fields(&mut fields, &records[9]);
+        assert!(lines[9].ends_with(std::str::from_utf8(&fields).unwrap()));
     }
 
     #[test]
     fn a_line_is_cassandras_with_logbacks_prefix() {
-        let mut line = String::new();
-        push_line(&mut line, &event(EventType::Update), &style(), 0);
         assert_eq!(
-            line,
+            line(&record(event(EventType::Update)), &style(), 0),
             "INFO  [Native-Transport-Requests-1] 2026-11-28 14:25:15,121 FileAuditLogger.java:51 - \
              user:alice|host:/127.0.0.1:7000|source:/127.0.0.1|port:38174|timestamp:1795875914904|type:UPDATE|\
              category:DML|ks:ks|scope:t|operation:INSERT INTO t (a) VALUES (1)\n"
         );
-        let mut line = String::new();
         let bare = Event {
             user: None,
             keyspace: None,
@@ -309,9 +347,8 @@ mod tests {
             field: ";".to_owned(),
             host: "[::1]:7".parse().unwrap(),
         };
-        push_line(&mut line, &bare, &style, 3);
         assert_eq!(
-            line,
+            line(&record(bare), &style, 3),
             "INFO  [Native-Transport-Auth-Requests-4] 2026-11-28 14:25:15,121 FileAuditLogger.java:51 - \
              user=null;host=/[0:0:0:0:0:0:0:1]:7;source=/2001:db8:0:0:0:0:0:1;port=5;timestamp=1795875914904;\
              type=LOGIN_ERROR;category=AUTH;operation=LOGIN FAILURE\n"
@@ -334,7 +371,7 @@ mod tests {
     fn a_syslog_message_quotes_its_values() {
         let event = Event { operation: "a \"b\"\nc".into(), ..event(EventType::Select) };
         assert_eq!(
-            syslog_message(&event, &style()),
+            syslog_message(&record(event), &style()),
             "<13>Nov 28 14:25:15 scylla-audit: node=\"127.0.0.1\", category=\"QUERY\", cl=\"ONE\", error=\"false\", \
              keyspace=\"ks\", query=\"a \\\"b\\\"\\nc\", client_ip=\"127.0.0.1\", table=\"t\", username=\"alice\""
         );

@@ -2,7 +2,7 @@
 //!
 //! Source: the lines that Cassandra 5.0.9 writes for the statements of `cql-server`'s `testdata`.
 
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventTimes, EventType};
 use crate::line::escape;
 use crate::mask;
 use crate::statement::{StatementFacts, facts, without_password};
@@ -12,7 +12,7 @@ use query::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use stdx::{FixedMap, Uuid};
+use stdx::{FixedMap, Uuid, WallMicros};
 
 /// Facts about prepared statements that are cached; a full cache is emptied.
 const FACTS_MAX: usize = 4096;
@@ -70,23 +70,19 @@ struct Described {
     text: Rc<str>,
 }
 
-/// Time and ids of the events of one request.
-pub struct Stamp {
-    /// Milliseconds since the epoch.
-    pub now_millis: i64,
-    /// Id for a batch.
-    pub batch: Uuid,
+/// Returns the times of the events of a request.
+#[inline]
+pub fn times(record: &RequestRecord) -> EventTimes {
+    let millis = |at: WallMicros| at.0.div_euclid(1000);
+    let at = if record.failure.is_some() { record.answered } else { record.began };
+    EventTimes { at_millis: millis(at), logged_millis: millis(record.answered) }
 }
 
 impl Recorder {
-    /// Makes the events of a request that was answered.
-    pub fn events(
-        &self,
-        client: &ClientState,
-        record: &RequestRecord,
-        stamp: &Stamp,
-    ) -> Vec<Event> {
-        let made = Made { client, record, stamp, anonymous: &self.anonymous };
+    /// Makes the events of a request that was answered; `batch` is the id for a batch. All have the times of
+    /// [`times`].
+    pub fn events(&self, client: &ClientState, record: &RequestRecord, batch: Uuid) -> Vec<Event> {
+        let made = Made { client, record, batch, anonymous: &self.anonymous };
         match &record.failure {
             None => self.succeeded(&made),
             Some(failure) => self.failed(&made, failure),
@@ -109,7 +105,7 @@ impl Recorder {
                 vec![Event { event_type, statement, keyspace, ..made.statement(&described) }]
             }
             ObservedRequest::Batch { statements, .. } => {
-                let (id, count) = (made.stamp.batch, statements.len());
+                let (id, count) = (made.batch, statements.len());
                 let text = format!("BatchId:[{id}] - BATCH of [{count}] statements");
                 let parts =
                     statements.iter().map(|one| made.statement(&self.described(one, record)));
@@ -167,7 +163,7 @@ impl Described {
         let text = statement.text().cloned().unwrap_or_default();
         let keyspace = match statement {
             ObservedStatement::Prepared(prepared) => prepared.keyspace(),
-            ObservedStatement::Text(_) | ObservedStatement::Unknown => record.keyspace.as_ref(),
+            ObservedStatement::Text(_) | ObservedStatement::Unknown => record.keyspace(),
         };
         match cql_syntax::parse(&text) {
             Ok(parsed) => {
@@ -192,7 +188,7 @@ impl Described {
 struct Made<'r> {
     client: &'r ClientState,
     record: &'r RequestRecord,
-    stamp: &'r Stamp,
+    batch: Uuid,
     anonymous: &'r Rc<str>,
 }
 
@@ -204,8 +200,6 @@ impl Made<'_> {
     /// An event without a statement.
     fn plain(&self) -> Event {
         Event {
-            at_millis: self.record.began.0.div_euclid(1000),
-            logged_millis: self.stamp.now_millis,
             event_type: EventType::RequestFailure,
             statement: EventType::RequestFailure,
             user: Some(self.client.user().unwrap_or_else(|| self.anonymous.clone())),
@@ -275,6 +269,6 @@ impl Made<'_> {
             (true, false) => message.as_ref().into(),
             (false, false) => format!("{shown}; {message}").into(),
         };
-        Event { event_type, operation, at_millis: self.stamp.now_millis, is_error: true, ..event }
+        Event { event_type, operation, is_error: true, ..event }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of the audit log in force, and what the program provides to it.
 
-use crate::binlog::Archiver;
+use crate::binlog::{Archiver, WriteFailure};
 use conf::audit::{NameList, ScyllaAudit, ScyllaCategories};
 use conf::{AuditLogger, AuditOptions, Options};
 use std::net::SocketAddr;
@@ -59,6 +59,6 @@ pub trait AuditHelper: Archiver {
     /// Sends messages to a datagram socket.
     ///
     /// # Errors
-    /// One could not be sent; in words.
-    fn send_syslog(&self, socket: &str, messages: &[String]) -> Result<(), String>;
+    /// One could not be sent.
+    fn send_syslog(&self, socket: &str, messages: &[String]) -> Result<(), WriteFailure>;
 }

@@ -2,7 +2,7 @@
 
 mod driver;
 
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventRecord, EventTimes, EventType, SharedEvent};
 use crate::line::LineStyle;
 use cql_wire::Consistency;
 
@@ -11,11 +11,15 @@ pub(crate) fn style() -> LineStyle {
     LineStyle { host, pair: ":".to_owned(), field: "|".to_owned() }
 }
 
+/// The record of an event that happened once.
+pub(crate) fn record(event: Event) -> EventRecord {
+    let times = EventTimes { at_millis: 1_795_875_914_904, logged_millis: 1_795_875_915_121 };
+    EventRecord { event: SharedEvent::once(event), times }
+}
+
 /// An event of this type on `ks.t` by `alice`.
 pub(crate) fn event(event_type: EventType) -> Event {
     Event {
-        at_millis: 1_795_875_914_904,
-        logged_millis: 1_795_875_915_121,
         event_type,
         statement: event_type,
         user: Some("alice".into()),

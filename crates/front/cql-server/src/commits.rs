@@ -33,13 +33,14 @@ pub(crate) async fn answer(server: Rc<Server>, commit: Commit) -> Vec<u8> {
         Err(_) => Some(FailedCommit::Timeout),
     };
     let mut waiting = Vec::new();
+    let answered = (!session.observed.is_empty()).then(|| server.rt.wall());
     for one in held {
         let (stream, ticket) = (one.stream, one.write.ticket.clone());
         let begins = out.len();
         held::answer_one(query, &session, one, failed.as_ref(), &mut out);
         let taken = match session.observed.is_empty() {
             true => None,
-            false => observed::finish(query, &session, stream),
+            false => observed::finish(query, &session, stream, answered),
         };
         let Some(taken) = taken else {
             server.end_running(&session, stream);

@@ -427,7 +427,7 @@ impl Core {
         let ran = request.and_then(|request| {
             let bytes = admission::weight(&request.request, frame.body.len());
             if is_observed {
-                observed::begin(&self.query, &self.sink, &request.request)?;
+                observed::begin(&self.query, &self.sink, &request.request, self.turn_began)?;
             }
             let mut step = self.dispatch(&request, &mut ticket, bytes);
             if ticket.trace.is_some() {
@@ -490,11 +490,8 @@ impl Core {
         request: &Request<'_>,
         answered: usize,
     ) -> Result<Step> {
-        let mut at_once = self.frames.split_off(answered.min(self.frames.len()));
-        let about = observed::About { ticket, request };
-        let step = observed::observe(&self.server, &self.sink, &about, step, &mut at_once);
-        self.frames.append(&mut at_once);
-        step
+        let about = observed::About { ticket, request, answer_at: answered };
+        observed::observe(&self.server, &self.sink, &about, step, &mut self.frames)
     }
 
     /// Answers committed writes of a connection with observed requests.
@@ -508,12 +505,12 @@ impl Core {
         let failed = held::failed_commit(&self.query, result);
         for one in held.drain(..) {
             let (stream, ticket) = (one.stream, one.write.ticket.clone());
-            let mut out = self.query.buffer();
-            held::answer_one(&self.query, &self.sink.session, one, failed.as_ref(), &mut out);
-            let Some(taken) = observed::finish(&self.query, &self.sink.session, stream) else {
-                append_answer(&self.server, &mut self.frames, out);
+            let (session, begins) = (&self.sink.session, self.frames.len());
+            held::answer_one(&self.query, session, one, failed.as_ref(), &mut self.frames);
+            let Some(taken) = observed::finish(&self.query, session, stream, None) else {
                 continue;
             };
+            let mut out = self.frames.split_off(begins);
             let (server, session) = (self.server.clone(), self.sink.session.clone());
             self.sink.session.running.begin(stream, self.running(Task::Unknown));
             let future: Waiting = Box::pin(async move {

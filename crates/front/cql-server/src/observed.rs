@@ -11,23 +11,27 @@ use crate::frame_sink::FrameSink;
 use crate::server::Server;
 use crate::session::Session;
 use cql_wire::{ErrorCode, Request};
-use query::{
-    Executor, Failure, ObservedFailure, RequestRecord, Result, ResultSink, Step, Taken, Ticket,
-};
+use query::{Executor, Failure, ObservedFailure, Result, ResultSink, Step, Taken, Ticket, Waiting};
 use std::rc::Rc;
+use stdx::{Instant, WallMicros};
 
 /// Message of a request whose client disconnected before the answer.
 const DISCONNECTED: &str = "the client disconnected before the request was answered";
 
-/// Records a request that arrived.
+/// Records a request that arrived at an instant.
 ///
 /// # Errors
 /// An observer cannot take another request.
-#[cold]
-pub(crate) fn begin(query: &Rc<Executor>, sink: &FrameSink, request: &Request<'_>) -> Result<()> {
+#[inline(never)]
+pub(crate) fn begin(
+    query: &Rc<Executor>,
+    sink: &FrameSink,
+    request: &Request<'_>,
+    arrived: Instant,
+) -> Result<()> {
     let session = &sink.session;
-    if let Some(record) = query::observe(query, &session.client, request)? {
-        session.observed.by_stream.borrow_mut().insert(sink.stream, record);
+    if let Some(record) = query::observe(query, &session.client, request, arrived)? {
+        session.observed.insert(sink.stream, record);
     }
     Ok(())
 }
@@ -40,17 +44,26 @@ pub(crate) fn refuse_stream(sink: &FrameSink, ticket: &Ticket, out: &mut Vec<u8>
         "stream {stream} is in use by a request that was not answered yet"
     ));
     // The failure is not that of the recorded request.
-    let record = session.observed.by_stream.borrow_mut().remove(stream);
+    let record = session.observed.remove(*stream);
     sink.failed(out, ticket, &failure);
     if let Some(record) = record {
-        session.observed.by_stream.borrow_mut().insert(*stream, record);
+        session.observed.insert(*stream, record);
     }
 }
 
-/// Passes a request whose answer is ready to the observers. Returns what the answer has to wait for.
-#[cold]
-pub(crate) fn finish(query: &Executor, session: &Session, stream: i16) -> Option<Taken> {
-    let record = session.observed.by_stream.borrow_mut().remove(&stream)?;
+/// Passes a request whose answer is ready to the observers; `answered` is the time if it is not that of its arrival.
+/// Returns what the answer has to wait for.
+#[inline(never)]
+pub(crate) fn finish(
+    query: &Executor,
+    session: &Session,
+    stream: i16,
+    answered: Option<WallMicros>,
+) -> Option<Taken> {
+    let mut record = session.observed.remove(stream)?;
+    if let Some(answered) = answered {
+        record.answered = answered;
+    }
     query.observers.finish(&session.client, &record)
 }
 
@@ -58,68 +71,102 @@ pub(crate) fn finish(query: &Executor, session: &Session, stream: i16) -> Option
 pub(crate) struct About<'r> {
     pub(crate) ticket: &'r Ticket,
     pub(crate) request: &'r Request<'r>,
+    /// Offset in the frames of its connection at which its answer begins, if it did not wait.
+    pub(crate) answer_at: usize,
 }
 
-/// Makes a request reach the observers before its answer, whichever way it ended: INV-observed-1. `at_once` holds
-/// the answer of a request that did not wait; it is left empty if the answer has to wait now.
-#[cold]
+/// Makes a request reach the observers before its answer, whichever way it ended: INV-observed-1. `frames` holds
+/// the answer of a request that did not wait, which is taken out if it has to wait now.
+#[inline(never)]
 pub(crate) fn observe(
     server: &Rc<Server>,
     sink: &FrameSink,
     about: &About<'_>,
     step: Result<Step<Vec<u8>>>,
-    at_once: &mut Vec<u8>,
+    frames: &mut Vec<u8>,
 ) -> Result<Step<Vec<u8>>> {
-    let About { ticket, request } = *about;
-    // Both log a client in.
-    let is_login = matches!(request, Request::Startup(_) | Request::AuthResponse(_));
+    let About { ticket, request, answer_at } = *about;
     let (session, stream) = (&sink.session, sink.stream);
-    if let Some(record) = session.observed.by_stream.borrow_mut().get_mut(&stream) {
-        query::note_generated(record, &server.query);
+    if server.query.observers.want_details() {
+        session.observed.note_generated(stream, &server.query);
     }
-    let (server, sink, ticket) = (server.clone(), sink.clone(), ticket.clone());
     match step {
         // Answered after the commit, see `answer_held`.
         Ok(Step::Held(held)) => Ok(Step::Held(held)),
-        Ok(Step::Waits(future)) => Ok(Step::Waits(Box::pin(async move {
-            let mut out = future.await;
-            if let Some(taken) = finish(&server.query, &sink.session, sink.stream) {
-                let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
-                if is_login && !was_taken {
-                    sink.session.refuse_startup();
-                }
-            }
-            out
-        }))),
-        Ok(Step::Done) => match finish(&server.query, session, stream) {
+        Ok(Step::Waits(future)) => Ok(Step::Waits(observe_waiting(server, sink, about, future))),
+        Ok(Step::Done) => match finish(&server.query, session, stream, None) {
             None => Ok(Step::Done),
             Some(taken) => {
-                let mut out = std::mem::take(at_once);
-                Ok(Step::Waits(Box::pin(async move {
-                    let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
-                    if is_login && !was_taken {
-                        sink.session.refuse_startup();
-                    }
-                    out
-                })))
+                let answer = frames.split_off(answer_at.min(frames.len()));
+                Ok(Step::Waits(hold_back(server, sink, about, taken, answer)))
             }
         },
         Err(failure) => {
             session.observed.note_planned(stream, &server.query, request);
             session.fail_observed(stream, &failure);
-            match finish(&server.query, session, stream) {
+            match finish(&server.query, session, stream, None) {
                 None => Err(failure),
-                Some(taken) => Ok(Step::Waits(Box::pin(async move {
-                    // The request failed already.
-                    let _ = taken.await;
-                    let mut out = server.query.buffer();
-                    server.query.counters.failed(failure.code());
-                    sink.failed(&mut out, &ticket, &failure);
-                    out
-                }))),
+                Some(taken) => {
+                    let (server, sink, ticket) = (server.clone(), sink.clone(), ticket.clone());
+                    Ok(Step::Waits(Box::pin(async move {
+                        // The request failed already.
+                        let _ = taken.await;
+                        let mut out = server.query.buffer();
+                        server.query.counters.failed(failure.code());
+                        sink.failed(&mut out, &ticket, &failure);
+                        out
+                    })))
+                }
             }
         }
     }
+}
+
+/// Returns true for a request that logs a client in.
+fn is_login(request: &Request<'_>) -> bool {
+    matches!(request, Request::Startup(_) | Request::AuthResponse(_))
+}
+
+/// Passes a request to the observers when it has ended.
+fn observe_waiting(
+    server: &Rc<Server>,
+    sink: &FrameSink,
+    about: &About<'_>,
+    future: Waiting<Vec<u8>>,
+) -> Waiting<Vec<u8>> {
+    let (server, sink, ticket) = (server.clone(), sink.clone(), about.ticket.clone());
+    let is_login = is_login(about.request);
+    Box::pin(async move {
+        let mut out = future.await;
+        let answered = Some(server.rt.wall());
+        if let Some(taken) = finish(&server.query, &sink.session, sink.stream, answered) {
+            let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
+            if is_login && !was_taken {
+                sink.session.refuse_startup();
+            }
+        }
+        out
+    })
+}
+
+/// Holds an answer back until the observers have taken its request.
+fn hold_back(
+    server: &Rc<Server>,
+    sink: &FrameSink,
+    about: &About<'_>,
+    taken: Taken,
+    answer: Vec<u8>,
+) -> Waiting<Vec<u8>> {
+    let (server, sink, ticket) = (server.clone(), sink.clone(), about.ticket.clone());
+    let is_login = is_login(about.request);
+    Box::pin(async move {
+        let mut out = answer;
+        let was_taken = wait(&server, &sink, &ticket, taken, &mut out).await;
+        if is_login && !was_taken {
+            sink.session.refuse_startup();
+        }
+        out
+    })
 }
 
 /// Waits for the observers; answers their failure instead of the result. Returns false for their failure.
@@ -148,14 +195,13 @@ pub(crate) struct WaitingAnswer {
 /// Passes the unanswered requests of a connection that ends.
 #[cold]
 pub(crate) fn abandon(query: &Executor, session: &Session) {
-    let left = std::mem::take(&mut *session.observed.by_stream.borrow_mut());
-    let mut left: Vec<(i16, RequestRecord)> = left.into_iter().collect();
-    left.sort_by_key(|(stream, _)| *stream);
-    for (_, mut record) in left {
+    let now = query.rt.wall();
+    for mut record in session.observed.drain() {
         if record.failure.is_none() {
             let (code, message) = (ErrorCode::ServerError, DISCONNECTED.to_owned());
-            record.failure = Some(ObservedFailure { code, message });
+            record.failure = Some(Box::new(ObservedFailure { code, message }));
         }
+        record.answered = now;
         // No answer is left that could wait.
         drop(query.observers.finish(&session.client, &record));
     }

@@ -55,7 +55,12 @@ struct CurrentFile {
     path: PathBuf,
     file: File,
     cursor: QueueCursor,
+    /// Offset of the end after which only zeros were found.
+    checked_end: Option<u64>,
 }
+
+/// Bytes that are read at once to find what follows the end.
+const SCAN_BYTES: usize = 256 << 10;
 
 /// Returns true if the path is a file of a queue, or a directory with one.
 pub fn is_chronicle(path: &Path) -> bool {
@@ -98,6 +103,7 @@ impl ChronicleLog {
             if let Some(found) = self.next_of_current()? {
                 return Ok(Some(found));
             }
+            self.check_end_of_current()?;
             let Some(next) = self.next_file()? else { return Ok(None) };
             // Records appended before the writer began the next file.
             if let Some(found) = self.next_of_current()? {
@@ -108,13 +114,23 @@ impl ChronicleLog {
                 self.done = Some(next.clone());
                 LogError::Io(next.clone(), error)
             })?;
-            self.current = Some(CurrentFile { path: next, file, cursor: QueueCursor::default() });
+            let (cursor, checked_end) = (QueueCursor::default(), None);
+            self.current = Some(CurrentFile { path: next, file, cursor, checked_end });
         }
     }
 
     fn next_of_current(&mut self) -> Result<Option<FoundRecord>, LogError> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let result = current.next_record();
+        if result.is_err() {
+            self.finish_current();
+        }
+        result
+    }
+
+    fn check_end_of_current(&mut self) -> Result<(), LogError> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let result = current.check_end();
         if result.is_err() {
             self.finish_current();
         }
@@ -163,6 +179,42 @@ impl CurrentFile {
                 Step::End(QueueEnd::Closed | QueueEnd::Open) => return Ok(None),
             }
         }
+    }
+
+    /// Checks that nothing follows the zeros at the end of the file: records after a hole would be missed silently.
+    fn check_end(&mut self) -> Result<(), LogError> {
+        let at = self.cursor.offset();
+        if self.checked_end == Some(at) || !self.is_zero_word(at)? {
+            return Ok(());
+        }
+        let mut from = at.saturating_add(WORD_BYTES as u64);
+        loop {
+            let bytes = read_at(&self.file, from, SCAN_BYTES);
+            let bytes = bytes.map_err(|error| LogError::Io(self.path.clone(), error))?;
+            if let Some(found) = bytes.iter().position(|byte| *byte != 0) {
+                let next = from.saturating_add(found as u64);
+                // Otherwise a writer has appended meanwhile.
+                return match self.is_zero_word(at)? {
+                    true => {
+                        let error = ChronicleError::Hole { offset: at, next };
+                        Err(LogError::Damaged(self.path.clone(), error))
+                    }
+                    false => Ok(()),
+                };
+            }
+            if bytes.len() < SCAN_BYTES {
+                self.checked_end = Some(at);
+                return Ok(());
+            }
+            from = from.saturating_add(SCAN_BYTES as u64);
+        }
+    }
+
+    /// Returns true for a header word of zeros, false at the end of the file.
+    fn is_zero_word(&self, at: u64) -> Result<bool, LogError> {
+        let word = read_at(&self.file, at, WORD_BYTES);
+        let word = word.map_err(|error| LogError::Io(self.path.clone(), error))?;
+        Ok(word == [0; WORD_BYTES])
     }
 
     fn payload(&self, excerpt: Excerpt) -> Result<Vec<u8>, LogError> {
@@ -302,6 +354,28 @@ pub(crate) mod tests {
         );
         let other = "20261128-15.cq4: not a file of a Chronicle queue: the excerpt at offset 0 is no header";
         assert_eq!(found, ["a", &damage, other, "a", "b"]);
+    }
+
+    #[test]
+    fn records_after_a_hole_are_an_error_and_zeros_at_the_end_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let one = queue_file(&[audit_record("a")], false);
+        let filled = [one.clone(), vec![0; 2 * SCAN_BYTES]].concat();
+        write(path, "1.cq4", &filled);
+        let mut holed = filled.clone();
+        let at = one.len() + SCAN_BYTES + 100;
+        holed[at] = 7;
+        write(path, "2.cq4", &holed);
+        write(path, "3.cq4", &one);
+        let hole = format!(
+            "2.cq4: zeros at offset {}, where an excerpt or the end is expected, and data again at offset {at}",
+            one.len()
+        );
+        assert_eq!(lines(&mut ChronicleLog::new(path)), ["a", "a", &hole, "a"]);
+        // Also in the last file.
+        let last = ChronicleLog::new(&path.join("2.cq4"));
+        assert_eq!(lines(&mut { last }), ["a", &hole]);
     }
 
     /// The state of `--follow`.

@@ -20,6 +20,7 @@ pub mod chronicle_log;
 pub mod compare;
 pub mod dump;
 pub mod filter;
+pub mod frame_file;
 pub mod latency;
 pub mod merge;
 pub mod replay;

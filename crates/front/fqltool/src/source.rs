@@ -6,12 +6,13 @@
 
 use crate::Failure;
 use crate::chronicle_log::{ChronicleLog, LogError, is_chronicle};
+use crate::frame_file::{FrameDefect, FrameFile, Piece};
 use query_log::QueryRecord;
 use query_log::chronicle::{EXTENSION as CHRONICLE, LoggedRecord, UnsupportedRecord};
 use query_log::format::{EXTENSION, QUERY_LOG, read_payload};
-use query_log::framing::{FRAME_HEADER_BYTES, FrameError, FrameHead, HEADER_BYTES};
-use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use query_log::framing::FrameError;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A source of records, in the order in which they were written.
@@ -145,23 +146,8 @@ pub struct OwnFiles {
     follow: Follow,
     /// Files that were read or given up.
     done: Vec<PathBuf>,
-    current: Option<OpenFile>,
+    current: Option<FrameFile>,
     damaged: usize,
-}
-
-struct OpenFile {
-    path: PathBuf,
-    file: File,
-    /// Offset of the next record; 0 before the header was read.
-    offset: u64,
-}
-
-/// Outcome of reading a file.
-enum Piece {
-    Record(QueryRecord),
-    End,
-    /// The file ends within a record.
-    Cut(u64),
 }
 
 impl OwnFiles {
@@ -176,13 +162,16 @@ impl OwnFiles {
             if self.current.is_none() {
                 is_last = false;
                 let Some(path) = self.next_file()? else { return Ok(None) };
-                let file = File::open(&path);
+                let file = FrameFile::open(&path, QUERY_LOG, 0);
                 let file = file.map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-                self.current = Some(OpenFile { path, file, offset: 0 });
+                self.current = Some(file);
             }
             let Some(current) = &mut self.current else { return Ok(None) };
-            match current.next() {
-                Ok(Piece::Record(record)) => return Ok(Some(record)),
+            match current.next_frame() {
+                Ok(Piece::Frame { offset, payload }) => match read_payload(&payload, offset) {
+                    Ok(record) => return Ok(Some(record)),
+                    Err(error) => self.report(&error.to_string()),
+                },
                 Ok(Piece::End | Piece::Cut(_))
                     if self.follow == Follow::Yes && !std::mem::replace(&mut is_last, true) =>
                 {
@@ -196,14 +185,14 @@ impl OwnFiles {
                 Ok(Piece::Cut(offset)) => {
                     self.report(&FrameError::Cut { offset }.to_string());
                 }
-                Err(Defect::Damage(text)) => self.report(&text),
-                Err(Defect::Io(error)) => {
-                    let name = self.current.as_ref().map(|open| open.path.display().to_string());
+                Err(FrameDefect::Damage(error)) => self.report(&error.to_string()),
+                Err(FrameDefect::Io(error)) => {
+                    let name = self.current.as_ref().map(|open| open.path().display().to_string());
                     return Err(Failure::new(format!("{}: {error}", name.unwrap_or_default())));
                 }
             }
             if let Some(read) = self.current.take() {
-                self.done.push(read.path);
+                self.done.push(read.path().to_owned());
             }
         }
     }
@@ -216,7 +205,7 @@ impl OwnFiles {
     fn report(&mut self, text: &str) {
         self.damaged += 1;
         if let Some(open) = &self.current {
-            complain_line!("fqltool: {}: {text}", open.path.display());
+            complain_line!("fqltool: {}: {text}", open.path().display());
         }
     }
 
@@ -224,7 +213,7 @@ impl OwnFiles {
     fn next_file(&self) -> Result<Option<PathBuf>, Failure> {
         let is_new = |path: &PathBuf| {
             !self.done.contains(path)
-                && self.current.as_ref().is_none_or(|current| current.path != *path)
+                && self.current.as_ref().is_none_or(|current| current.path() != path)
         };
         if !self.path.is_dir() {
             return Ok(Some(self.path.clone()).filter(is_new));
@@ -234,70 +223,6 @@ impl OwnFiles {
             names.iter().filter(|n| n.ends_with(EXTENSION)).map(|n| self.path.join(n)).collect();
         files.sort_by_key(|file| order(file));
         Ok(files.into_iter().find(is_new))
-    }
-}
-
-enum Defect {
-    Io(io::Error),
-    Damage(String),
-}
-
-impl From<io::Error> for Defect {
-    fn from(error: io::Error) -> Defect {
-        Defect::Io(error)
-    }
-}
-
-impl OpenFile {
-    fn next(&mut self) -> Result<Piece, Defect> {
-        let length = self.file.metadata()?.len();
-        if self.offset == 0 {
-            let mut header = vec![0; HEADER_BYTES];
-            let read = self.read_at(0, &mut header)?;
-            header.truncate(read);
-            match QUERY_LOG.check_header(&header) {
-                Ok(()) => self.offset = HEADER_BYTES as u64,
-                Err(FrameError::Cut { .. }) => return Ok(Piece::Cut(0)),
-                Err(error) => return Err(Defect::Damage(error.to_string())),
-            }
-        }
-        let offset = self.offset;
-        if offset >= length {
-            return Ok(Piece::End);
-        }
-        let mut head = [0; FRAME_HEADER_BYTES];
-        if self.read_at(offset, &mut head)? < head.len() {
-            return Ok(Piece::Cut(offset));
-        }
-        let damage = |error: &dyn std::fmt::Display| Defect::Damage(error.to_string());
-        let head = FrameHead::parse(head, offset).map_err(|error| damage(&error))?;
-        let end = offset + FRAME_HEADER_BYTES as u64 + u64::from(head.length);
-        if end > length {
-            return Ok(Piece::Cut(offset));
-        }
-        // The file is that long: no more is allocated than there is.
-        let mut payload = vec![0; head.length as usize];
-        if self.read_at(offset + FRAME_HEADER_BYTES as u64, &mut payload)? < payload.len() {
-            return Ok(Piece::Cut(offset));
-        }
-        head.check(&payload, offset).map_err(|error| damage(&error))?;
-        let record = read_payload(&payload, offset).map_err(|error| damage(&error))?;
-        self.offset = end;
-        Ok(Piece::Record(record))
-    }
-
-    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
-        self.file.seek(SeekFrom::Start(offset))?;
-        let mut read = 0;
-        while let Some(rest) = out.get_mut(read..).filter(|rest| !rest.is_empty()) {
-            match self.file.read(rest) {
-                Ok(0) => break,
-                Ok(bytes) => read += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(read)
     }
 }
 

@@ -288,11 +288,11 @@ impl QueryLogger {
         let (rt, mesh) = (self.rt.clone(), self.mesh.clone());
         let writer = Writer {
             log: LOG,
-            write: Box::new(move |records: Vec<Rc<EncodedRecord>>| {
+            write: Box::new(move |records: &[EncodedRecord]| {
                 let bytes: Vec<&[u8]> = records.iter().map(|record| &*record.0).collect();
                 let append = QueryLogRequest::Append(bytes.concat());
                 let call = mesh.call(&rt, ShardId(0), append);
-                Box::pin(async move { answered(call.await) })
+                Box::pin(async move { Ok(answered(call.await)?) })
             }),
             counters: self.counters.clone(),
         };
@@ -322,7 +322,7 @@ impl RequestObserver for Observer {
     fn finished(&self, _: &ClientState, request: &RequestRecord) -> Option<Taken> {
         let record = encoded(request)?;
         let logger = self.logger.upgrade()?;
-        if self.destination.push(Rc::new(record)) != Pushed::Over {
+        if self.destination.push(record) != Pushed::Over {
             return None;
         }
         logger.counters.waits.inc();

@@ -31,6 +31,16 @@ pub struct ClientState {
     pub(crate) forwarded: Option<Forwarded>,
 }
 
+/// Returns true if both are the same value, or missing.
+#[inline]
+pub fn same_text(one: Option<&Rc<str>>, other: Option<&Rc<str>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
 /// Decisions of another node about a statement that it forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forwarded {
@@ -80,6 +90,12 @@ impl ClientState {
     /// Role that it has logged in as.
     pub fn user(&self) -> Option<Rc<str>> {
         self.user.borrow().clone()
+    }
+
+    /// Returns true if this is the same value as the role that it has logged in as, not only an equal one.
+    #[inline]
+    pub fn is_same_user(&self, user: Option<&Rc<str>>) -> bool {
+        same_text(self.user.borrow().as_ref(), user)
     }
 
     /// Deadline of a statement that another node forwarded.

@@ -66,7 +66,7 @@ mod virtual_tables;
 mod write;
 
 pub use account::{Account, AnswerSizes, Charge, ConnectionLoad, REQUEST_BYTES};
-pub use client::ClientState;
+pub use client::{ClientState, same_text};
 pub use context::{Cx, HeldWrite, Step, Waiting};
 pub use counters::Counters;
 pub use description::{Description, Encoded, FLAGS_LOW_BYTE_AT, PAGING_STATE_AT};

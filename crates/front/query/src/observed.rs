@@ -12,8 +12,9 @@ use crate::prepare::current;
 use crate::prepared::{Compiled, parse};
 use cql_wire::{BatchQuery, BoundValue, ProtocolVersion, Request};
 use std::rc::Rc;
+use stdx::{Instant, WallMicros};
 
-/// Describes a request that arrived; `None` for kinds that are not observed.
+/// Describes a request that arrived at an instant; `None` for kinds that are not observed.
 ///
 /// # Errors
 /// An observer cannot take another request.
@@ -21,8 +22,11 @@ pub fn observe(
     executor: &Rc<Executor>,
     client: &ClientState,
     request: &Request<'_>,
+    arrived: Instant,
 ) -> Result<Option<RequestRecord>> {
     let Some(mut record) = record(executor, client, request) else { return Ok(None) };
+    record.began = executor.observers.wall_at(&executor.rt, arrived);
+    record.answered = record.began;
     if !executor.observers.admit() {
         return Err(Failure::overloaded(
             "the log of requests cannot keep up; the request was not executed",
@@ -34,14 +38,14 @@ pub fn observe(
     Ok(Some(record))
 }
 
-/// Describes a request that arrived; `None` for kinds that are not observed.
+/// Describes a request without its times; `None` for kinds that are not observed.
 fn record(
     executor: &Rc<Executor>,
     client: &ClientState,
     request: &Request<'_>,
 ) -> Option<RequestRecord> {
     let text = |text: &str| ObservedStatement::Text(text.into());
-    let by_id = |id: &[u8]| match executor.prepared.get(id) {
+    let by_id = |id: &[u8]| match executor.observers.prepared(&executor.prepared, id) {
         Some(prepared) => ObservedStatement::Prepared(prepared),
         None => ObservedStatement::Unknown,
     };
@@ -71,14 +75,14 @@ fn record(
             (observed, batch.parameters.keyspace, Some(batch.parameters.consistency))
         }
     };
-    let session_keyspace = client.keyspace.borrow().clone();
     Some(RequestRecord {
         request: observed,
-        keyspace: keyspace.map(Into::into).or_else(|| session_keyspace.clone()),
-        session_keyspace,
+        own_keyspace: keyspace.map(Into::into),
+        session_keyspace: client.keyspace.borrow().clone(),
         consistency,
         details: None,
-        began: executor.rt.wall(),
+        began: WallMicros(0),
+        answered: WallMicros(0),
         planned,
         failure: None,
     })
@@ -140,7 +144,7 @@ pub fn note_generated(record: &mut RequestRecord, executor: &Executor) {
 
 /// Records how much of a request that failed before it ran can be planned: Cassandra's log depends on it.
 pub fn note_planned(record: &mut RequestRecord, executor: &Rc<Executor>, request: &Request<'_>) {
-    let keyspace = record.keyspace.clone();
+    let keyspace = record.keyspace().cloned();
     let count = |statement: &ObservedStatement| {
         let compiled = match statement {
             ObservedStatement::Text(text) => plan(executor, text, keyspace.as_deref()),

@@ -7,14 +7,15 @@
 
 use crate::client::ClientState;
 use crate::failure::{Failure, Result};
-use crate::prepared::{Prepared, PreparedId};
+use crate::prepared::{Prepared, PreparedCache, PreparedId};
 use cql_wire::{BatchKind, Consistency, ErrorCode};
+use rt::Rt;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use stdx::WallMicros;
+use stdx::{Instant, WallMicros};
 
 /// A statement of a request.
 #[derive(Clone)]
@@ -80,18 +81,20 @@ pub struct RequestRecord {
     pub request: ObservedRequest,
     /// Keyspace of the last USE, when it arrived.
     pub session_keyspace: Option<Rc<str>>,
-    /// Keyspace that its names without one belong to: its own, or that of the last USE.
-    pub keyspace: Option<Rc<str>>,
+    /// Keyspace that the request itself names.
+    pub(crate) own_keyspace: Option<Rc<str>>,
     /// Consistency level; `None` for requests without one.
     pub consistency: Option<Consistency>,
     /// Values and options, if an observer asked for them.
     pub details: Option<Box<RequestDetails>>,
-    /// When it arrived.
+    /// When it arrived: when the turn of its connection began.
     pub began: WallMicros,
+    /// When its answer was ready. That of a request that did not wait is ready in the turn in which it arrived.
+    pub answered: WallMicros,
     /// Number of its statements before the first one that cannot be planned.
     pub planned: usize,
     /// Failure that was answered; `None` for a result.
-    pub failure: Option<ObservedFailure>,
+    pub failure: Option<Box<ObservedFailure>>,
 }
 
 /// Values and options of a request: what is needed, with its texts, to execute it again.
@@ -145,11 +148,29 @@ pub trait RequestObserver {
     fn finished(&self, client: &ClientState, record: &RequestRecord) -> Option<Taken>;
 }
 
+/// How long the wall clock is computed from the other clock before it is read again: a jump of it shows after this.
+const WALL_NANOS_MAX: u64 = 1_000_000_000;
+/// Statements that are found without the map of all prepared ones; a power of two.
+const RECENT: usize = 64;
+
 /// Observers of one shard's requests.
 #[derive(Default)]
 pub struct Observers {
     list: RefCell<Vec<Rc<dyn RequestObserver>>>,
     is_on: Cell<bool>,
+    wants_details: Cell<bool>,
+    /// One instant by both clocks.
+    clocks: Cell<Option<(Instant, WallMicros)>>,
+    recent: RefCell<RecentStatements>,
+}
+
+/// Prepared statements that observed requests executed, at a place that their id gives.
+#[derive(Default)]
+struct RecentStatements {
+    /// Empty, or [`RECENT`] places.
+    places: Vec<Option<Rc<Prepared>>>,
+    /// Number of removals from the prepared statements when the places were filled.
+    removals: u64,
 }
 
 impl Observers {
@@ -162,14 +183,20 @@ impl Observers {
     /// Installs an observer.
     pub fn add(&self, observer: Rc<dyn RequestObserver>) {
         self.list.borrow_mut().push(observer);
-        self.is_on.set(true);
+        self.note_change();
     }
 
     /// Removes an observer. Requests that were recorded before do not reach it.
     pub fn remove(&self, observer: &Rc<dyn RequestObserver>) {
-        let mut list = self.list.borrow_mut();
-        list.retain(|known| !Rc::ptr_eq(known, observer));
+        self.list.borrow_mut().retain(|known| !Rc::ptr_eq(known, observer));
+        self.note_change();
+    }
+
+    fn note_change(&self) {
+        let list = self.list.borrow();
         self.is_on.set(!list.is_empty());
+        self.wants_details.set(list.iter().any(|observer| observer.wants_details()));
+        *self.recent.borrow_mut() = RecentStatements::default();
     }
 
     /// Returns true if all observers can take another request.
@@ -178,15 +205,70 @@ impl Observers {
     }
 
     /// Returns true if records need values and options.
+    #[inline]
     pub fn want_details(&self) -> bool {
-        self.list.borrow().iter().any(|observer| observer.wants_details())
+        self.wants_details.get()
+    }
+
+    /// Returns the time of an instant that the caller has already, without reading a clock, but for once in
+    /// a second.
+    #[inline]
+    pub fn wall_at(&self, rt: &Rt, at: Instant) -> WallMicros {
+        if let Some((known, wall)) = self.clocks.get() {
+            // An instant before the known one is far off, too.
+            let since = at.0.wrapping_sub(known.0);
+            if since < WALL_NANOS_MAX {
+                return WallMicros(wall.0.saturating_add((since / 1000).cast_signed()));
+            }
+        }
+        self.read_clocks(rt, at)
+    }
+
+    #[inline(never)]
+    fn read_clocks(&self, rt: &Rt, at: Instant) -> WallMicros {
+        let (now, wall) = (rt.now(), rt.wall());
+        let ago = i64::try_from(now.since(at).as_micros()).unwrap_or(0);
+        let of_instant = WallMicros(wall.0.saturating_sub(ago));
+        self.clocks.set(Some((at, of_instant)));
+        of_instant
+    }
+
+    /// Returns the prepared statement of an id, as [`PreparedCache::get`] does.
+    #[inline]
+    pub(crate) fn prepared(&self, all: &PreparedCache, id: &[u8]) -> Option<Rc<Prepared>> {
+        let id: &PreparedId = id.try_into().ok()?;
+        let place = usize::from(id[0]) & (RECENT - 1);
+        let recent = self.recent.borrow();
+        if recent.removals == all.removals()
+            && let Some(Some(known)) = recent.places.get(place)
+            && known.id == *id
+        {
+            return Some(known.clone());
+        }
+        drop(recent);
+        self.look_up(all, id, place)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, all: &PreparedCache, id: &PreparedId, place: usize) -> Option<Rc<Prepared>> {
+        let mut recent = self.recent.borrow_mut();
+        if recent.removals != all.removals() || recent.places.is_empty() {
+            *recent = RecentStatements { places: vec![None; RECENT], removals: all.removals() };
+        }
+        let found = all.get(id);
+        if let Some(slot) = recent.places.get_mut(place) {
+            slot.clone_from(&found);
+        }
+        found
     }
 
     /// Passes a request whose answer is ready to each observer. Returns what the answer has to wait for.
     pub fn finish(&self, client: &ClientState, record: &RequestRecord) -> Option<Taken> {
         let list = self.list.borrow();
-        let waits = list.iter().filter_map(|observer| observer.finished(client, record));
-        let waits: Vec<Taken> = waits.collect();
+        let mut waits: Vec<Taken> = Vec::new();
+        for observer in &*list {
+            waits.extend(observer.finished(client, record));
+        }
         if waits.is_empty() {
             return None;
         }
@@ -201,9 +283,14 @@ impl Observers {
 }
 
 impl RequestRecord {
+    /// Keyspace that its names without one belong to: its own, or that of the last USE.
+    pub fn keyspace(&self) -> Option<&Rc<str>> {
+        self.own_keyspace.as_ref().or(self.session_keyspace.as_ref())
+    }
+
     /// Records the failure that is answered.
     pub fn fail(&mut self, failure: &Failure, node: SocketAddr) {
-        self.failure =
-            Some(ObservedFailure { code: failure.code(), message: failure.message(node) });
+        let (code, message) = (failure.code(), failure.message(node));
+        self.failure = Some(Box::new(ObservedFailure { code, message }));
     }
 }

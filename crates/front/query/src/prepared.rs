@@ -338,6 +338,8 @@ pub struct PreparedCache {
     bytes: Cell<usize>,
     bytes_max: usize,
     clock: Cell<u64>,
+    /// Number of times at which statements were removed or replaced.
+    removals: Cell<u64>,
 }
 
 impl PreparedCache {
@@ -347,7 +349,14 @@ impl PreparedCache {
             bytes: Cell::new(0),
             bytes_max,
             clock: Cell::new(0),
+            removals: Cell::new(0),
         }
+    }
+
+    /// A statement that was found stays the one of its id as long as this number does not change.
+    #[inline]
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals.get()
     }
 
     /// Refuses a statement that all of the memory would not hold. Source: `QueryProcessor.storePreparedStatement`.
@@ -390,6 +399,7 @@ impl PreparedCache {
         self.clock.set(now);
         prepared.used_at.set(now);
         let mut bytes = self.bytes.get() + prepared.bytes;
+        self.removals.set(self.removals.get() + 1);
         if let Some(old) = by_id.insert(prepared.id, prepared) {
             bytes -= old.bytes;
         }
@@ -416,6 +426,7 @@ impl PreparedCache {
 
     /// Takes a statement out.
     pub(crate) fn remove(&self, id: &PreparedId) {
+        self.removals.set(self.removals.get() + 1);
         if let Some(old) = self.by_id.borrow_mut().remove(id) {
             self.bytes.set(self.bytes.get() - old.bytes);
         }

@@ -13,7 +13,7 @@ use cql_plan::guardrails::Watch;
 use cql_plan::{DdlPlan, SchemaEvent};
 use cql_wire::ErrorCode;
 use membership::SubmitError;
-use schema::{Schema, SchemaChange, TableKeys};
+use schema::{Schema, SchemaChange, Table, TableKeys};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -98,7 +98,10 @@ async fn change(
             plan.outcome(&mut cx)?
         };
         for change in &outcome.changes {
-            has_keys(executor, change, &snapshot.schema)?;
+            if let Some(table) = newly_encrypted(change, &snapshot.schema) {
+                has_keys(executor, table)?;
+                await_key(executor, table, deadline).await?;
+            }
         }
         let warnings = outcome.warnings;
         if outcome.changes.is_empty() {
@@ -115,16 +118,19 @@ async fn change(
     }
 }
 
-/// Refuses a table whose files this node could not write: no file is written in the clear instead.
-fn has_keys(executor: &Executor, change: &SchemaChange, before: &Schema) -> Result<()> {
+/// Returns the table of a change that gives it another encryption option.
+fn newly_encrypted<'c>(change: &'c SchemaChange, before: &Schema) -> Option<&'c Table> {
     let (SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table)) = change else {
-        return Ok(());
+        return None;
     };
+    let option = table.options.encryption()?;
+    let earlier = before.tables_by_id.get(&table.id).and_then(|table| table.options.encryption());
+    (earlier.as_ref() != Some(&option)).then_some(table)
+}
+
+/// Refuses a table whose files this node could not write: no file is written in the clear instead.
+fn has_keys(executor: &Executor, table: &Table) -> Result<()> {
     let Some(option) = table.options.encryption() else { return Ok(()) };
-    let earlier = before.tables_by_id.get(&table.id);
-    if earlier.and_then(|table| table.options.encryption()).as_ref() == Some(&option) {
-        return Ok(());
-    }
     let known = &executor.settings.key_sources;
     let what = match &option.keys {
         TableKeys::None => return Ok(()),
@@ -137,8 +143,27 @@ fn has_keys(executor: &Executor, change: &SchemaChange, before: &Schema) -> Resu
             format!("{kind}_hosts of this node's settings has no host \"{host}\"")
         }
     };
+    Err(no_key(&what))
+}
+
+/// Refuses a table whose key the provider does not give, as a misspelt name: its rows could never be flushed.
+async fn await_key(executor: &Executor, table: &Table, deadline: Instant) -> Result<()> {
+    let sealing = executor.settings.sealing.of(table);
+    if !sealing.is_sealed() {
+        return Ok(());
+    }
+    let fs = executor.rt.fs();
+    let given = executor.rt.timeout(deadline, fs.keys().await_active(sealing.source())).await;
+    match given {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(no_key(&error)),
+        Err(_) => Err(no_key(&"its key was not given in time")),
+    }
+}
+
+fn no_key(what: &dyn std::fmt::Display) -> Failure {
     let (code, option) = (ErrorCode::ConfigError, schema::TABLE_ENCRYPTION);
-    Err(Failure::Plain(code, format!("{option} cannot be used: {what}")))
+    Failure::Plain(code, format!("{option} cannot be used: {what}"))
 }
 
 /// The creator of a thing gets all permissions on it, in the same entry.

@@ -9,6 +9,7 @@ use crate::guardrail_limits::Guardrails;
 use cql_plan::auth::AccessRules;
 use cql_plan::ddl::IndexSettings;
 use cql_plan::functions::user::FunctionLimits;
+use store::SealingPolicy;
 
 /// Settings of execution; the same on all shards of a node.
 ///
@@ -65,6 +66,8 @@ pub struct QuerySettings {
     pub indexes: IndexSettings,
     /// Holders of keys that tables may name in their encryption: `key-file`, `vault:prod`.
     pub key_sources: BTreeSet<String>,
+    /// Keys that encrypt the files of a table.
+    pub sealing: SealingPolicy,
     /// Limits on statements, as they are at first: [`crate::Executor::guardrails`].
     pub guardrails: Guardrails,
     /// The longest time for any request but TRUNCATE and schema changes, whatever the other
@@ -182,6 +185,7 @@ impl QuerySettings {
             default_compaction: None,
             indexes: IndexSettings::default(),
             key_sources: BTreeSet::new(),
+            sealing: SealingPolicy::default(),
             guardrails: Guardrails::default(),
             native_transport_timeout: Duration::from_secs(12),
             trace_ttl_seconds: 86_400,

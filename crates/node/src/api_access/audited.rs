@@ -6,14 +6,14 @@ use std::task::{Context, Poll, Waker};
 use admin::operation::Class;
 use admin::{ActionLog, ApiAction, ApiOutcome};
 use audit::auditor::AuditRequest;
-use audit::{AdminEvent, AuditMesh};
+use audit::{AdminEvent, AuditAnswer, AuditMesh};
 use rt::ForeignCaller;
 use stdx::ShardId;
 
 /// Passes what administrators did, and what was refused to them, to the audit log of shard 0. Requests that only read are
 /// left out: monitoring sends them all the time.
 pub(super) struct Audited {
-    caller: ForeignCaller<AuditRequest, Result<(), String>>,
+    caller: ForeignCaller<AuditRequest, AuditAnswer>,
 }
 
 impl Audited {

@@ -142,7 +142,16 @@ impl Sealer {
         stdx::invariant!(self.length <= LENGTH_MAX, "a sealed file of more than 2^50 bytes");
         while !bytes.is_empty() {
             if self.held.len() == PAYLOAD_BYTES {
-                self.seal(false, out);
+                self.seal_held(false, out);
+            }
+            if self.held.is_empty()
+                && bytes.len() > PAYLOAD_BYTES
+                && let Some((block, later)) = bytes.split_first_chunk::<PAYLOAD_BYTES>()
+            {
+                // Other bytes follow: it is not the last block, and need not be held.
+                self.seal(block, false, out);
+                bytes = later;
+                continue;
             }
             let room = PAYLOAD_BYTES.saturating_sub(self.held.len()).min(bytes.len());
             let (now, later) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -151,10 +160,17 @@ impl Sealer {
         }
     }
 
-    fn seal(&mut self, is_last: bool, out: &mut Vec<u8>) {
+    fn seal_held(&mut self, is_last: bool, out: &mut Vec<u8>) {
+        let mut held = std::mem::take(&mut self.held);
+        self.seal(&held, is_last, out);
+        held.clear();
+        self.held = held;
+    }
+
+    fn seal(&mut self, block: &[u8], is_last: bool, out: &mut Vec<u8>) {
         let position = Position { number: self.number, is_last };
         let start = out.len();
-        out.extend_from_slice(&self.held);
+        out.extend_from_slice(block);
         let plain = out.get_mut(start..).unwrap_or_default();
         let tag = self.cipher.seal_in_place_separate_tag(position.nonce(), Aad::empty(), plain);
         match tag {
@@ -164,13 +180,12 @@ impl Sealer {
         }
         let crc = self.crc.of(position, out.get(start..).unwrap_or_default());
         out.extend_from_slice(&crc);
-        self.held.clear();
         self.number = self.number.saturating_add(1);
     }
 
     /// Appends the last block and the trailer. Nothing may be put after it.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        self.seal(true, out);
+        self.seal_held(true, out);
         let start = out.len();
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -297,7 +312,7 @@ impl Opener {
         let skip = last.saturating_mul(BLOCK).checked_sub(from);
         let skip = skip.and_then(|skip| usize::try_from(skip).ok()).ok_or(cut.clone())?;
         let block = blocks.get_mut(skip..).ok_or(cut)?;
-        opener.open_block(last, block)?;
+        opener.open_block(last, block, 0)?;
         Ok(opener)
     }
 
@@ -337,10 +352,16 @@ impl Opener {
         let (mut number, mut from, mut done, mut skip) = (span.block, 0_usize, 0_usize, span.skip);
         while from < bytes.len() {
             let end = from.saturating_add(BLOCK_BYTES).min(bytes.len());
-            let length = self.open_block(number, bytes.get_mut(from..end).unwrap_or_default())?;
-            let start = from.saturating_add(skip);
+            // Decrypted to where its plain bytes belong, unless only some of them are wanted.
+            let gap = if skip == 0 { from.saturating_sub(done) } else { 0 };
+            let to = from.saturating_sub(gap);
+            let length =
+                self.open_block(number, bytes.get_mut(to..end).unwrap_or_default(), gap)?;
             let wanted = length.saturating_sub(skip).min(span.plain.saturating_sub(done));
-            bytes.copy_within(start..start.saturating_add(wanted), done);
+            if skip > 0 {
+                let start = from.saturating_add(skip);
+                bytes.copy_within(start..start.saturating_add(wanted), done);
+            }
             done = done.saturating_add(wanted);
             (skip, from, number) = (0, end, number.saturating_add(1));
         }
@@ -350,11 +371,13 @@ impl Opener {
         }
     }
 
-    /// Opens a block in place. Returns its plain bytes, which are at its front.
-    fn open_block(&self, number: u64, block: &mut [u8]) -> Result<usize> {
+    /// Opens a block that stands after `gap` bytes. Returns its plain bytes, which are at the front then.
+    fn open_block(&self, number: u64, bytes: &mut [u8], gap: usize) -> Result<usize> {
         let position = self.trailer.position(number);
-        let sealed = self.crc.check(position, block)?;
-        let opened = self.cipher.open_in_place(position.nonce(), Aad::empty(), sealed);
+        let block = bytes.get_mut(gap..).unwrap_or_default();
+        let end = self.crc.check(position, block)?.len().saturating_add(gap);
+        let bytes = bytes.get_mut(..end).unwrap_or_default();
+        let opened = self.cipher.open_within(position.nonce(), Aad::empty(), bytes, gap..);
         let forged =
             damaged("a block was changed, moved, or encrypted with another key", position.offset());
         opened.map(|plain| plain.len()).map_err(|_| forged)

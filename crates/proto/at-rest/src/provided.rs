@@ -1,6 +1,7 @@
 //! Keys that providers made and unwrapped for this process: a bounded cache, and the key in use of each source.
 //!
-//! Invariant: INV-at-rest-3: the key in use of a source leaves memory only when another one takes its place.
+//! Invariant: INV-at-rest-3: the key in use of a source stays in use until another one takes its place, or nothing names
+//! the source any more. Then it is in the cache.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -197,6 +198,13 @@ impl ProvidedKeys {
         }
     }
 
+    /// Takes the key of a source out of use: nothing names it any more. It stays in the cache.
+    pub fn retire(&mut self, now: Instant, source: &KeySource) {
+        if let Some(key) = self.active.remove(source) {
+            self.insert(now, key);
+        }
+    }
+
     /// Forgets keys of a provider that were not used for that long, and are not in use.
     pub fn expire(&mut self, now: Instant, provider: &str, after: Duration) {
         let is_fresh = |cached: &Cached| {
@@ -259,6 +267,9 @@ mod tests {
         keys.expire(at(10_200), "vault:a", Duration::from_secs(600));
         assert_eq!(keys.find(at(10_200), &record(&first).1).map(|_| ()), None);
         assert_eq!(keys.active(second.source()).map(|key| key.version()), Some(3));
+        keys.retire(at(10_200), second.source());
+        assert!(keys.active(second.source()).is_none(), "INV-at-rest-3");
+        assert!(keys.find(at(10_200), &record(&second).1).is_some(), "it opens still");
         for number in 0..2 * PROVIDED_MAX {
             keys.insert(at(number as u64), key(&number.to_string(), 9));
         }

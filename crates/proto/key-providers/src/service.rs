@@ -7,12 +7,15 @@
 //!   only if the named key has another version or is another one, so that the number of wrapping keys does not grow
 //!   with time. A failed check keeps the key in use: an outage or a lapsed login at the provider must not stop the
 //!   writes of a node that runs. It shows in the log and in the status.
+//! - A key is put into use after the provider has unwrapped it to the same key: what it wraps could not be opened
+//!   after a restart otherwise. A check unwraps the key in use again; where the provider refuses that, the named key was
+//!   made again, and the new key takes its place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use at_rest::{KeyAsk, KeySource, WrappingKey};
+use at_rest::{KeyAsk, KeySource, Secret, WrappingKey};
 use stdx::Instant;
 
 use crate::provider::{Made, ProviderError};
@@ -51,6 +54,8 @@ pub enum Output {
     Expire(String, Duration),
     /// Logs a failed request: the named key, failures in a row, the reason.
     Failed(KeySource, u32, String),
+    /// Takes the key of a source out of use: nothing names it any more.
+    Retire(KeySource),
 }
 
 /// State of a named key in use.
@@ -84,8 +89,23 @@ struct Pending {
 
 struct Active {
     key: Arc<WrappingKey>,
+    secret: Secret,
     resolved: String,
     checked_at: Instant,
+}
+
+/// A key that the provider made, and what is unwrapped before it is decided about.
+struct Check {
+    made: Made,
+    unwraps: Unwraps,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unwraps {
+    /// The key itself, to be put into use.
+    Made,
+    /// The key in use, to be kept.
+    InUse,
 }
 
 /// See the module.
@@ -95,6 +115,8 @@ pub struct KeyService {
     /// Sources whose key is asked for until there is one, and checked from then on.
     wanted: BTreeMap<KeySource, Option<Active>>,
     pending: BTreeMap<KeyAsk, Pending>,
+    /// Checks, by the request whose answer ends them. The request for the key stays in flight until then.
+    checks: BTreeMap<KeyAsk, Check>,
     expired_at: Instant,
 }
 
@@ -164,6 +186,12 @@ impl KeyService {
         self.poll(now)
     }
 
+    /// Stops asking for keys of sources that nothing names.
+    pub fn retain(&mut self, named: &BTreeSet<KeySource>) -> Vec<Output> {
+        let gone = self.wanted.extract_if(.., |source, _| !named.contains(source));
+        gone.filter_map(|(source, active)| active.map(|_| Output::Retire(source))).collect()
+    }
+
     fn pending_of(&mut self, now: Instant, ask: KeyAsk) -> &mut Pending {
         self.pending.entry(ask).or_insert_with(|| Pending {
             waiters: Vec::new(),
@@ -182,39 +210,103 @@ impl KeyService {
         result: Result<Made, ProviderError>,
         jitter: u64,
     ) -> Vec<Output> {
-        let mut out = match result {
-            Ok(made) => self.succeeded(now, ask, made),
+        let mut out = Vec::new();
+        if let Some(check) = self.checks.remove(ask) {
+            out.extend(self.checked(now, ask.source(), check, result.clone(), jitter));
+        }
+        out.extend(match result {
+            Ok(made) => self.succeeded(ask, made),
             Err(error) => self.failed(now, ask, &error, jitter),
-        };
+        });
         out.extend(self.poll(now));
         out
     }
 
-    fn succeeded(&mut self, now: Instant, ask: &KeyAsk, made: Made) -> Vec<Output> {
-        let Made { secret, envelope, version, resolved } = made;
-        let key = Arc::new(WrappingKey::new(ask.source().clone(), version, envelope, &secret));
-        let mut out = Vec::new();
-        let key = match ask {
-            KeyAsk::Open { .. } => {
-                out.push(Output::Keep(Arc::clone(&key)));
-                key
-            }
-            KeyAsk::New(source) => {
-                let slot = self.wanted.entry(source.clone()).or_default();
-                let same = slot.as_ref().filter(|active| {
-                    active.key.version() == version && active.resolved == resolved
-                });
-                // Another version, or an alias that means another key: the one that was made is put into use.
-                let key = same.map_or(key, |active| Arc::clone(&active.key));
-                if same.is_none() {
-                    out.push(Output::Activate(Arc::clone(&key)));
-                }
-                *slot = Some(Active { key: Arc::clone(&key), resolved, checked_at: now });
-                key
-            }
+    fn succeeded(&mut self, ask: &KeyAsk, made: Made) -> Vec<Output> {
+        let source = ask.source();
+        if let KeyAsk::New(_) = ask {
+            let active = self.wanted.get(source).and_then(Option::as_ref);
+            let is_same = |active: &&Active| {
+                active.key.version() == made.version && active.resolved == made.resolved
+            };
+            return match active.filter(is_same).map(|active| active.key.envelope().to_vec()) {
+                Some(envelope) => self.check(source, envelope, made, Unwraps::InUse),
+                None => self.check(source, made.envelope.clone(), made, Unwraps::Made),
+            };
+        }
+        let Some(pending) = self.pending.remove(ask) else { return Vec::new() };
+        let Made { secret, envelope, version, .. } = made;
+        let key = Arc::new(WrappingKey::new(source.clone(), version, envelope, &secret));
+        let mut out = vec![Output::Keep(Arc::clone(&key))];
+        out.extend(answers(pending, &key));
+        out
+    }
+
+    /// Has an envelope unwrapped, to decide about a key that was made.
+    fn check(
+        &mut self,
+        source: &KeySource,
+        envelope: Vec<u8>,
+        made: Made,
+        unwraps: Unwraps,
+    ) -> Vec<Output> {
+        let open = KeyAsk::Open { source: source.clone(), version: made.version, envelope };
+        self.checks.insert(open.clone(), Check { made, unwraps });
+        vec![Output::Send(open)]
+    }
+
+    /// Decides about a key that was made.
+    fn checked(
+        &mut self,
+        now: Instant,
+        source: &KeySource,
+        check: Check,
+        result: Result<Made, ProviderError>,
+        jitter: u64,
+    ) -> Vec<Output> {
+        let Check { made, unwraps } = check;
+        let new = KeyAsk::New(source.clone());
+        let in_use = self.wanted.get_mut(source).and_then(Option::as_mut);
+        let expected = match (unwraps, &in_use) {
+            (Unwraps::InUse, Some(active)) => &active.secret,
+            _ => &made.secret,
         };
-        let waiters = self.pending.remove(ask).map(|pending| pending.waiters).unwrap_or_default();
-        out.extend(waiters.into_iter().map(|w| Output::Answer(w.id, Ok(Arc::clone(&key)))));
+        let result = match result {
+            Ok(opened) if opened.secret == *expected => Ok(()),
+            Ok(_) => Err(ProviderError::Refused(
+                "it unwraps the key that it made to another key".to_owned(),
+            )),
+            Err(error) => Err(error),
+        };
+        match (unwraps, result) {
+            (Unwraps::Made, Ok(())) => self.activate(now, source, made),
+            (Unwraps::InUse, Ok(())) => {
+                let Some(active) = in_use else { return Vec::new() };
+                active.checked_at = now;
+                let key = Arc::clone(&active.key);
+                self.pending.remove(&new).map(|pending| answers(pending, &key)).unwrap_or_default()
+            }
+            (Unwraps::InUse, Err(ProviderError::Refused(why))) => {
+                let what = format!(
+                    "the provider does not open the key in use any more: {why}; files that it wraps cannot be opened \
+                     after a restart; a new key takes its place once it was opened, rewrite the files"
+                );
+                let mut out = vec![Output::Failed(source.clone(), 1, what)];
+                out.extend(self.check(source, made.envelope.clone(), made, Unwraps::Made));
+                out
+            }
+            (_, Err(error)) => self.failed(now, &new, &error, jitter),
+        }
+    }
+
+    fn activate(&mut self, now: Instant, source: &KeySource, made: Made) -> Vec<Output> {
+        let Made { secret, envelope, version, resolved } = made;
+        let key = Arc::new(WrappingKey::new(source.clone(), version, envelope, &secret));
+        let active = Active { key: Arc::clone(&key), secret, resolved, checked_at: now };
+        self.wanted.insert(source.clone(), Some(active));
+        let mut out = vec![Output::Activate(Arc::clone(&key))];
+        let pending = self.pending.remove(&KeyAsk::New(source.clone()));
+        out.extend(pending.map(|pending| answers(pending, &key)).unwrap_or_default());
         out
     }
 
@@ -309,6 +401,11 @@ impl KeyService {
         };
         self.wanted.iter().map(of).collect()
     }
+}
+
+fn answers(pending: Pending, key: &Arc<WrappingKey>) -> Vec<Output> {
+    let waiters = pending.waiters.into_iter();
+    waiters.map(|waiter| Output::Answer(waiter.id, Ok(Arc::clone(key)))).collect()
 }
 
 fn unknown(source: &KeySource) -> String {

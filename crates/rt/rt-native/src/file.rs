@@ -35,6 +35,8 @@ pub struct OpenOptions {
     pub truncate: bool,
     /// Wish to bypass the page cache; falls back where the file system refuses.
     pub direct: bool,
+    /// Small writes leave the shard's thread too, which a disk that hangs would stall.
+    pub offload_writes: bool,
 }
 
 /// An open file of one shard. Clones share the descriptor, which is closed with the last one.
@@ -99,11 +101,12 @@ impl File {
         (buf, result.map_err(|e| io_error("read", &self.inner.path, &e)))
     }
 
-    /// Writes all of `buf` at `offset`. Small buffered writes never wait.
+    /// Writes all of `buf` at `offset`. Small buffered writes never wait, unless the file offloads them.
     pub async fn write_at(&self, buf: Buf, offset: u64) -> (Buf, Result<(), IoError>) {
         let inner = &self.inner;
         let direct = inner.direct && aligned(offset, buf.len()) && buf.is_aligned();
-        if !direct && buf.len() <= INLINE_WRITE_BYTES_MAX {
+        let is_small = buf.len() <= INLINE_WRITE_BYTES_MAX && !inner.options.offload_writes;
+        if !direct && is_small {
             let result = inner.buffered_fd().and_then(|fd| write_blocking(&fd, &buf, offset));
             return (buf, result.map_err(|e| io_error("write", &inner.path, &e)));
         }

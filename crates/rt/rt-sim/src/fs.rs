@@ -34,6 +34,8 @@ pub struct OpenOptions {
     pub truncate: bool,
     /// Bypass the page cache.
     pub direct: bool,
+    /// Small writes wait for the disk too.
+    pub offload_writes: bool,
 }
 
 /// An open file.
@@ -438,7 +440,8 @@ impl File {
             inode.write(offset, bytes);
             inode.modified = now;
         }
-        if is_slow || file.options.direct || bytes.len() > INLINE_WRITE_BYTES_MAX {
+        let is_inline = bytes.len() <= INLINE_WRITE_BYTES_MAX && !file.options.offload_writes;
+        if is_slow || file.options.direct || !is_inline {
             file.env.delay(duration).await;
         }
         Ok(())

@@ -81,9 +81,24 @@ impl Fs {
         let inner = match &self.env {
             Env::Native(env) => AnyFile::Native(rt_native::File::open(env, path, options).await?),
             Env::Sim(env) => {
-                let OpenOptions { read, write, create, create_new, truncate, direct } = options;
-                let options =
-                    rt_sim::OpenOptions { read, write, create, create_new, truncate, direct };
+                let OpenOptions {
+                    read,
+                    write,
+                    create,
+                    create_new,
+                    truncate,
+                    direct,
+                    offload_writes,
+                } = options;
+                let options = rt_sim::OpenOptions {
+                    read,
+                    write,
+                    create,
+                    create_new,
+                    truncate,
+                    direct,
+                    offload_writes,
+                };
                 AnyFile::Sim(env.open(path, options).await?)
             }
         };
@@ -289,7 +304,8 @@ impl File {
         Ok(buf)
     }
 
-    /// Writes all of `buf` at `offset`. Buffered writes of up to 256 KiB never wait.
+    /// Writes all of `buf` at `offset`. Buffered writes of up to 256 KiB never wait, unless the file was opened with
+    /// `offload_writes`.
     pub async fn write_at(&self, buf: Buf, offset: u64) -> (Buf, Result<(), IoError>) {
         match &self.inner {
             AnyFile::Native(f) => f.write_at(buf, offset).await,

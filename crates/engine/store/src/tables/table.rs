@@ -365,6 +365,8 @@ pub(crate) struct TableState {
     pub(crate) emptied: Cell<u64>,
     /// Memory of partitions that flushes could not write, see [`crate::write::unflushable`].
     pub(crate) refused_bytes: Cell<usize>,
+    /// Its files need a key that is missing: no flush can free any of its memory.
+    pub(crate) lacks_key: Cell<bool>,
     /// A flush may free some of it.
     pub(crate) wants_flush: Cell<bool>,
     /// Which of them were reported, and when.
@@ -477,6 +479,7 @@ impl TableState {
             switched_at: Cell::new(Instant::ZERO),
             emptied: Cell::new(0),
             refused_bytes: Cell::new(0),
+            lacks_key: Cell::new(false),
             wants_flush: Cell::new(false),
             refused_report: Cell::new(None),
             dropped: Cell::new(false),
@@ -631,6 +634,9 @@ impl TableState {
 
     /// Bytes that a flush of the active memtable frees, as far as is known.
     pub(crate) fn flushable_bytes(&self) -> usize {
+        if self.lacks_key.get() {
+            return 0;
+        }
         let view = self.view.borrow();
         view.active.bytes().saturating_sub(view.active.refused_bytes())
     }

@@ -1,7 +1,8 @@
 //! Keys of providers that a flush needs: a background flush never waits for one.
 //!
-//! A table whose provider has given no key yet keeps its memtables, and its writes are refused early when they fill;
-//! other tables are flushed meanwhile. Nothing is written in the clear instead.
+//! A table whose provider has given no key yet keeps its memtables, and its writes are refused when they hold their
+//! share of the memory (INV-unflushable-2); other tables are written and flushed meanwhile. Nothing is written in the
+//! clear instead.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,15 +39,45 @@ pub(crate) async fn await_key(writer: &Writer, table: &TableState) -> Result<(),
     key.map_err(|error| StoreError::Invalid(format!("{directory}: {error}")))
 }
 
+impl Writer {
+    /// Refuses a write to a table without its key whose memtables hold their share of the memory.
+    ///
+    /// # Errors
+    /// `Unflushable`.
+    #[cold]
+    pub(crate) fn admit_without_key(&self, table: &TableState) -> Result<(), StoreError> {
+        // The count is of the last round of flushes.
+        self.count_refused(table);
+        let (share, bytes) = (self.refused_share(), table.refused_bytes.get());
+        if bytes <= share {
+            return Ok(());
+        }
+        let version = table.version();
+        let key = match self.env.options.sealing.of(&version.table).source() {
+            Some(source) => source.to_string(),
+            None => "an active key of the key file".to_owned(),
+        };
+        let table = format!("{}.{}", version.table.keyspace, version.table.name);
+        let why = format!(
+            "its files need {key}, which is missing: provide it, or change the option of the table"
+        );
+        Err(StoreError::Unflushable { table, bytes, share, why })
+    }
+}
+
 /// Returns true if the key that new files of a table need is in memory, or if they need none. Otherwise it is asked
 /// for, and the background work is notified when it has come.
 pub(crate) fn has_key(writer: &Writer, table: &Rc<TableState>) -> bool {
-    if table.view().flushing.is_empty() {
+    if table.view().flushing.is_empty() && !table.lacks_key.get() {
         return true;
     }
     let sealing = writer.env.options.sealing.of(&table.version().table);
     let fs = writer.env.rt.fs();
-    if !sealing.is_sealed() || fs.keys().has_active(sealing.source()) {
+    let has_key = !sealing.is_sealed() || fs.keys().has_active(sealing.source());
+    if table.lacks_key.replace(!has_key) || !has_key {
+        writer.count_refused(table);
+    }
+    if has_key {
         return true;
     }
     {

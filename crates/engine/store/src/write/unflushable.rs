@@ -13,7 +13,8 @@
 //!
 //! INV-unflushable-1: the log is not kept for such a partition beyond the segment with its latest copy.
 //! INV-unflushable-2: tables without such partitions can always use half of the memtables' budget; a table with
-//! some takes no more writes when they hold its share of a quarter.
+//! some takes no more writes when they hold its share of a quarter. All partitions of a table without the key of its files
+//! ([`crate::write::table_key`]) count as such.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -285,7 +286,11 @@ impl Writer {
     /// Counts the memory of a table's partitions that its flushes could not write; called after a
     /// change of its memtables.
     pub(crate) fn count_refused(&self, table: &TableState) {
-        let bytes = table.view().memtables().map(|memtable| memtable.refused_bytes()).sum();
+        let of_memtable = |memtable: &Rc<Memtable>| match table.lacks_key.get() {
+            true => memtable.bytes(),
+            false => memtable.refused_bytes(),
+        };
+        let bytes = table.view().memtables().map(of_memtable).sum();
         let before = table.refused_bytes.replace(bytes);
         let (total, count) = self.refused.get();
         let total = total.saturating_sub(before).saturating_add(bytes);
@@ -314,9 +319,10 @@ impl Writer {
         table: &TableState,
         mutation: &MutationRef<'_>,
     ) -> Result<(), StoreError> {
-        let (_, tables) = self.refused.get();
-        let share = self.env.options.memtable_bytes_max / 4 / tables.max(1);
-        let bytes = table.refused_bytes.get();
+        if table.lacks_key.get() {
+            return self.admit_without_key(table);
+        }
+        let (share, bytes) = (self.refused_share(), table.refused_bytes.get());
         if !mutation.deletion.is_live() {
             // To be seen at once, if it is.
             table.wants_flush.set(true);
@@ -328,7 +334,15 @@ impl Writer {
         }
         let version = table.version();
         let table = format!("{}.{}", version.table.keyspace, version.table.name);
-        Err(StoreError::Unflushable { table, bytes, share })
+        let why =
+            "the log names the rows, delete their partitions or truncate the table".to_owned();
+        Err(StoreError::Unflushable { table, bytes, share, why })
+    }
+
+    /// Bytes that a table may hold which no flush can free.
+    pub(crate) fn refused_share(&self) -> usize {
+        let (_, tables) = self.refused.get();
+        self.env.options.memtable_bytes_max / 4 / tables.max(1)
     }
 
     /// Reports partitions that could not be flushed, unless the same ones were reported lately. Gives the first error.

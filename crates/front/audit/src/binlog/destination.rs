@@ -1,7 +1,7 @@
 //! One destination of a shard's records: its queue, and the task that writes.
 //!
-//! INV-audit-2: a batch of records leaves the queue when it is written, or when its destination is abandoned, which
-//! counts its records as dropped.
+//! INV-audit-2: a record leaves the queue when it is written, or when its destination is abandoned, which counts it as
+//! dropped. A record that is written is not written again.
 
 use super::counters::LogCounters;
 use super::queue::{Pushed, RecordQueue, Weighed};
@@ -23,8 +23,24 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often a lasting failure is logged.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Writer of a batch.
-pub type Write<T> = Box<dyn Fn(Vec<Rc<T>>) -> Pin<Box<dyn Future<Output = Result<(), String>>>>>;
+/// Failure of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteFailure {
+    /// Number of records, from the first of the batch on, that are written all the same.
+    pub written: usize,
+    /// In words.
+    pub error: String,
+}
+
+impl From<String> for WriteFailure {
+    /// Nothing is written.
+    fn from(error: String) -> WriteFailure {
+        WriteFailure { written: 0, error }
+    }
+}
+
+/// Writer of a batch, which is written again from the first record on that was not written.
+pub type Write<T> = Box<dyn Fn(&[T]) -> Pin<Box<dyn Future<Output = Result<(), WriteFailure>>>>>;
 
 /// Writer of a destination, and the metrics that it counts in.
 pub struct Writer<T> {
@@ -82,7 +98,7 @@ impl<T: Weighed> Destination<T> {
     }
 
     /// Queues a record, or drops it, and counts it.
-    pub fn push(&self, record: Rc<T>) -> Pushed {
+    pub fn push(&self, record: T) -> Pushed {
         let pushed = self.change_queue(|queue| queue.push(record));
         match pushed {
             Pushed::Dropped => self.writer.counters.dropped.inc(),
@@ -96,7 +112,7 @@ impl<T: Weighed> Destination<T> {
 
     /// Queues a record whose cause cannot wait: it is dropped and counted where a request would be refused. Returns
     /// true if it was dropped and no such record was logged lately: the caller logs it.
-    pub fn is_lost_unlogged(&self, now: Instant, record: Rc<T>) -> bool {
+    pub fn is_lost_unlogged(&self, now: Instant, record: T) -> bool {
         if self.admits() {
             self.push(record);
             return false;
@@ -212,25 +228,42 @@ impl<T: Weighed> Destination<T> {
     }
 
     /// Writes a batch, and tries again until it is written or abandoned. Returns true if it is written.
-    async fn write_batch(&self, rt: &Rt, batch: Vec<Rc<T>>) -> bool {
+    async fn write_batch(&self, rt: &Rt, batch: Vec<T>) -> bool {
+        let mut rest = batch.as_slice();
         while !self.is_left() {
-            let Err(error) = (self.writer.write)(batch.clone()).await else { return true };
-            self.writer.counters.failures.inc();
-            let now = rt.now();
-            let is_due = self.last_logged.get().is_none_or(|at| now.since(at) >= LOG_EVERY);
-            if is_due {
-                self.last_logged.set(Some(now));
-                tracing::error!(
-                    destination = self.name,
-                    error,
-                    "cannot write the {}; its records stay queued and are written again",
-                    self.writer.log
-                );
-            }
+            let Err(failure) = (self.writer.write)(rest).await else { return true };
+            let (written, after) = rest.split_at(failure.written.min(rest.len()));
+            self.release(written);
+            rest = after;
+            self.note_failure(rt.now(), &failure.error);
             // A destination that is closed is tried immediately, until its deadline.
             let _ = rt.timeout(rt.now() + RETRY, self.closing.notified()).await;
         }
         false
+    }
+
+    /// Releases the records at the beginning of a batch that failed.
+    fn release(&self, written: &[T]) {
+        if written.is_empty() {
+            return;
+        }
+        stdx::reached!("log-batch-written-in-part");
+        let weight = written.iter().map(Weighed::weight).sum();
+        self.change_queue(|queue| queue.released(written.len(), weight));
+        self.changed.notify_waiters();
+    }
+
+    fn note_failure(&self, now: Instant, error: &str) {
+        self.writer.counters.failures.inc();
+        if self.last_logged.get().is_none_or(|at| now.since(at) >= LOG_EVERY) {
+            self.last_logged.set(Some(now));
+            tracing::error!(
+                destination = self.name,
+                error,
+                "cannot write the {}; its records stay queued and are written again",
+                self.writer.log
+            );
+        }
     }
 }
 

@@ -49,6 +49,8 @@ pub struct FileWriter {
     files: RefCell<Option<LogFiles>>,
     /// Paths that the archive command handles now, or will.
     handed: Rc<RefCell<BTreeSet<String>>>,
+    /// Paths that the archive command failed for: handed to it again with the next finished file.
+    unarchived: Rc<RefCell<Vec<String>>>,
     settings: RefCell<Option<FileSettings>>,
     /// Held while the files are used.
     using_files: Semaphore,
@@ -66,6 +68,7 @@ impl FileWriter {
             archiver,
             files: RefCell::new(None),
             handed: Rc::default(),
+            unarchived: Rc::default(),
             settings: RefCell::new(None),
             using_files: Semaphore::new(1),
             archiving: Rc::new(Semaphore::new(1)),
@@ -108,7 +111,7 @@ impl FileWriter {
         let Some(mut files) = self.files.borrow_mut().take() else {
             return Err(format!("the files of the {} are closed", self.log));
         };
-        let done = files.append(&bytes).await;
+        let done = files.append(bytes).await;
         *self.files.borrow_mut() = Some(files);
         self.archive(done.map_err(|error| error.to_string())?);
         Ok(())
@@ -149,8 +152,9 @@ impl FileWriter {
         }
         // A change of settings lists files that are being retried, too.
         let is_new = |path: &String| self.handed.borrow_mut().insert(path.clone());
-        let paths: Vec<String> = paths.into_iter().filter(is_new).collect();
-        let handed = self.handed.clone();
+        let earlier = self.unarchived.take();
+        let paths: Vec<String> = earlier.into_iter().chain(paths).filter(is_new).collect();
+        let (handed, unarchived) = (self.handed.clone(), self.unarchived.clone());
         let (rt, archiving) = (self.rt.clone(), self.archiving.clone());
         let job = ArchiveJob {
             log: self.log,
@@ -159,8 +163,11 @@ impl FileWriter {
         };
         let task = async move {
             for path in paths {
-                job.run(&rt, &archiver, &archiving, &path).await;
+                let archived = job.run(&rt, &archiver, &archiving, &path).await;
                 handed.borrow_mut().remove(&path);
+                if archived == Archived::No {
+                    unarchived.borrow_mut().push(path);
+                }
             }
         };
         let _ = self.gate.spawn(&self.rt, Group::Admin, "log-archive", task);
@@ -186,8 +193,21 @@ struct ArchiveJob {
     retries: u32,
 }
 
+/// Outcome of all attempts for a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Archived {
+    Yes,
+    No,
+}
+
 impl ArchiveJob {
-    async fn run(&self, rt: &Rt, archiver: &Arc<dyn Archiver>, archiving: &Semaphore, path: &str) {
+    async fn run(
+        &self,
+        rt: &Rt,
+        archiver: &Arc<dyn Archiver>,
+        archiving: &Semaphore,
+        path: &str,
+    ) -> Archived {
         for attempt in 0..=self.retries {
             let (archiver, command, of_path) =
                 (archiver.clone(), self.command.clone(), path.to_owned());
@@ -196,14 +216,18 @@ impl ArchiveJob {
                 let _alone = archiving.acquire(1).await;
                 rt.offload("archive", move || archiver.archive(&command, &of_path)).await
             };
-            let Err(error) = done else { return };
+            let Err(error) = done else { return Archived::Yes };
             let log = self.log;
             tracing::warn!(path, error, attempt, "the archive command of the {log} failed");
             let next = rt.now() + ARCHIVE_RETRY;
             if attempt < self.retries && rt.timeout(next, rt.stop_requested()).await.is_ok() {
-                return;
+                return Archived::No;
             }
         }
-        tracing::error!(path, "file not archived; it stays and is archived after the next start");
+        tracing::error!(
+            path,
+            "file not archived; it stays and is archived with the next finished file"
+        );
+        Archived::No
     }
 }

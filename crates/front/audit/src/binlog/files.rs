@@ -44,7 +44,7 @@ impl LogFiles {
     ///
     /// # Errors
     /// Nothing of `bytes` counts as written. The next call that succeeds returns the paths.
-    pub async fn append(&mut self, bytes: &[u8]) -> Result<Vec<String>, IoError> {
+    pub async fn append(&mut self, bytes: Vec<u8>) -> Result<Vec<String>, IoError> {
         let now = self.rt.wall();
         let is_over = |c: &Current| self.layout.must_roll(c.cycle, c.length, now);
         if self.current.as_ref().is_some_and(is_over) {
@@ -54,10 +54,11 @@ impl LogFiles {
             self.current = Some(self.open(now).await?);
         }
         if let Some(current) = &mut self.current {
-            let (_, written) =
-                current.file.write_at(Buf::from(bytes.to_vec()), current.length).await;
+            let length = bytes.len() as u64;
+            let bytes = Buf::from_vec_at(bytes, 0);
+            let (_, written) = current.file.write_at(bytes, current.length).await;
             written?;
-            current.length += bytes.len() as u64;
+            current.length += length;
         }
         Ok(std::mem::take(&mut self.unreported))
     }
@@ -111,8 +112,14 @@ impl LogFiles {
         let name = self.layout.new_name(now, &self.names().await?, first);
         // Before the first write: it frees the space of a full disk.
         self.delete_surplus(&name).await?;
-        let options =
-            OpenOptions { read: true, write: true, create: true, ..OpenOptions::default() };
+        let options = OpenOptions {
+            read: true,
+            write: true,
+            create: true,
+            // A disk that hangs stalls the log, not the shard.
+            offload_writes: true,
+            ..OpenOptions::default()
+        };
         let file = self.rt.fs().open(&self.path(&name), options).await?;
         match self.begin(&file).await {
             Ok(length) => Ok(Current { file, name, length, cycle: self.layout.cycle(now) }),

@@ -14,7 +14,7 @@ pub mod queue;
 pub mod rolling;
 
 pub use counters::LogCounters;
-pub use destination::{Destination, Write, Writer, wait_for};
+pub use destination::{Destination, Write, WriteFailure, Writer, wait_for};
 pub use file_writer::{Archiver, FileSettings, FileWriter, check_directory};
 pub use queue::{FullQueue, Pushed, RecordQueue, Weighed};
 pub use rolling::{BinaryFiles, Layout};

@@ -6,7 +6,6 @@
 //! the queue is within its limit. Requests in flight may exceed the limit; none begins above twice the limit.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 /// Record of a log of requests.
 pub trait Weighed {
@@ -23,7 +22,7 @@ pub enum FullQueue {
     Drop,
 }
 
-/// Outcome of adding an record.
+/// Outcome of adding a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// The answer may be sent.
@@ -37,7 +36,7 @@ pub enum Pushed {
 /// Events of one destination that are not written yet.
 #[derive(Debug)]
 pub struct RecordQueue<T> {
-    records: VecDeque<Rc<T>>,
+    records: VecDeque<T>,
     /// Weight of `records` and of the batch that is being written.
     weight: u64,
     /// Weight and number of the records of that batch.
@@ -53,8 +52,8 @@ impl<T: Weighed> RecordQueue<T> {
         RecordQueue { records: VecDeque::new(), weight: 0, in_flight: 0, taken: 0, limit, full }
     }
 
-    /// Adds an record. One that exceeds the limit alone is accepted by an empty queue.
-    pub fn push(&mut self, record: Rc<T>) -> Pushed {
+    /// Adds a record. One that exceeds the limit alone is accepted by an empty queue.
+    pub fn push(&mut self, record: T) -> Pushed {
         let weight = record.weight();
         let is_over = self.weight > 0 && self.weight.saturating_add(weight) > self.limit;
         if is_over && self.full == FullQueue::Drop {
@@ -67,7 +66,7 @@ impl<T: Weighed> RecordQueue<T> {
 
     /// Takes the oldest records, at least one if there is any, up to about `bytes`. They count until
     /// [`RecordQueue::written`].
-    pub fn take(&mut self, bytes: u64) -> Vec<Rc<T>> {
+    pub fn take(&mut self, bytes: u64) -> Vec<T> {
         let mut taken = Vec::new();
         while self.in_flight < bytes {
             let Some(record) = self.records.pop_front() else { break };
@@ -76,6 +75,13 @@ impl<T: Weighed> RecordQueue<T> {
         }
         self.taken += taken.len();
         taken
+    }
+
+    /// Releases the first `count` records that were taken, of this weight together: they are written, or dropped.
+    pub fn released(&mut self, count: usize, weight: u64) {
+        self.weight = self.weight.saturating_sub(weight);
+        self.in_flight = self.in_flight.saturating_sub(weight);
+        self.taken = self.taken.saturating_sub(count);
     }
 
     /// Releases the weight of the records that were taken.
@@ -121,15 +127,16 @@ impl<T: Weighed> RecordQueue<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, EventType};
-    use crate::tests::event;
+    use crate::event::{EventRecord, EventType};
+    use crate::tests::{event, record};
 
-    fn of_weight(bytes: usize) -> Rc<Event> {
+    fn of_weight(bytes: usize) -> EventRecord {
         let mut one = event(EventType::Update);
         (one.user, one.keyspace, one.scope) = (None, None, None);
         one.operation = "x".repeat(bytes - 200).into();
+        let one = record(one);
         assert_eq!(one.weight(), bytes as u64);
-        Rc::new(one)
+        one
     }
 
     /// INV-audit-1.
@@ -165,7 +172,7 @@ mod tests {
 
     #[test]
     fn all_texts_of_an_event_count() {
-        let one = event(EventType::Update);
+        let one = record(event(EventType::Update));
         let texts = ["alice", "ks", "t", "INSERT INTO t (a) VALUES (1)"];
         assert_eq!(one.weight(), 200 + texts.concat().len() as u64);
     }

@@ -1,13 +1,14 @@
 //! The writer and the files in a simulated world: sinks that fail or hang, full queues, restarts.
 
-use super::event;
+use super::{event, record as record_of};
 use crate::binary::{self, Record};
 use crate::binlog::files::LogFiles;
 use crate::binlog::{
-    Destination, FullQueue, Layout, LogCounters, Pushed, RecordQueue, WAIT_MAX, Writer, wait_for,
+    Archiver, Destination, FileSettings, FileWriter, FullQueue, Layout, LogCounters, Pushed,
+    RecordQueue, WAIT_MAX, WriteFailure, Writer, wait_for,
 };
 use crate::counters::counters;
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventRecord, EventType};
 use conf::RollCycle;
 use rt::Rt;
 use rt::sim::{DiskControl, World, WorldOptions};
@@ -15,6 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Runs `main` on one simulated shard.
@@ -41,13 +43,15 @@ fn run_with_disk<F: Future<Output = ()> + 'static>(
 struct Sink {
     /// Attempts that fail before the first success.
     failures: Cell<u32>,
+    /// Records that a failing attempt writes all the same.
+    in_part: Cell<usize>,
     hangs: Cell<bool>,
     written: RefCell<Vec<String>>,
 }
 
 struct Ground {
     sink: Rc<Sink>,
-    destination: Rc<Destination<Event>>,
+    destination: Rc<Destination<EventRecord>>,
     counters: Rc<LogCounters>,
 }
 
@@ -55,17 +59,24 @@ struct Ground {
 fn ground(rt: &Rt, limit: u64, full: FullQueue) -> Ground {
     let sink = Rc::new(Sink::default());
     let to = sink.clone();
-    let write = move |events: Vec<Rc<Event>>| -> Pin<Box<dyn Future<Output = _>>> {
-        let to = to.clone();
+    let write = move |records: &[EventRecord]| -> Pin<Box<dyn Future<Output = _>>> {
+        let (to, records) = (to.clone(), records.to_vec());
         Box::pin(async move {
+            let written = |records: &[EventRecord]| {
+                let texts = records.iter().map(|record| record.event.operation.to_string());
+                to.written.borrow_mut().extend(texts);
+            };
             if to.hangs.get() {
                 std::future::pending::<()>().await;
             }
             if to.failures.get() > 0 {
                 to.failures.set(to.failures.get() - 1);
-                return Err("No space left on device".to_owned());
+                let count = to.in_part.get().min(records.len());
+                written(&records[..count]);
+                let error = "No space left on device".to_owned();
+                return Err(WriteFailure { written: count, error });
             }
-            to.written.borrow_mut().extend(events.iter().map(|e| e.operation.to_string()));
+            written(&records);
             Ok(())
         })
     };
@@ -78,10 +89,10 @@ fn ground(rt: &Rt, limit: u64, full: FullQueue) -> Ground {
 }
 
 /// Pushes events of 300 bytes, numbered.
-fn push(destination: &Destination<Event>, numbers: std::ops::Range<u32>) -> Vec<Pushed> {
+fn push(destination: &Destination<EventRecord>, numbers: std::ops::Range<u32>) -> Vec<Pushed> {
     let one = |number: u32| {
         let operation = format!("{number:0100}").into();
-        destination.push(Rc::new(Event { operation, ..event(EventType::Update) }))
+        destination.push(record_of(Event { operation, ..event(EventType::Update) }))
     };
     numbers.map(one).collect()
 }
@@ -113,6 +124,24 @@ fn a_sink_that_fails_delays_answers_and_loses_nothing() {
         ground.destination.close(&rt, rt.now() + Duration::from_secs(5)).await;
         assert_eq!(numbers(&ground.sink), [0, 1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!((ground.counters.failures.get(), ground.counters.dropped.get()), (20, 0));
+    });
+}
+
+/// INV-audit-2: what is written leaves the queue, and no attempt begins before it.
+#[test]
+fn a_batch_that_failed_is_written_again_from_the_first_record_that_is_not_written() {
+    run(|rt| async move {
+        let ground = ground(&rt, 100_000, FullQueue::Wait);
+        ground.sink.failures.set(3);
+        ground.sink.in_part.set(2);
+        push(&ground.destination, 0..7);
+        let weight = ground.counters.queue_bytes.get();
+        rt.sleep(Duration::from_millis(500)).await;
+        assert_eq!(numbers(&ground.sink), [0, 1]);
+        assert_eq!(ground.counters.queue_bytes.get(), weight / 7 * 5);
+        rt.sleep(Duration::from_secs(10)).await;
+        assert_eq!(numbers(&ground.sink), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!((ground.counters.failures.get(), ground.counters.queue_bytes.get()), (3, 0));
     });
 }
 
@@ -157,7 +186,7 @@ fn events_that_cannot_wait_are_dropped_and_counted_above_twice_the_limit() {
         for number in 0..100 {
             let operation = format!("{number:0100}").into();
             let event = Event { operation, ..event(EventType::AdminAction) };
-            let logged = ground.destination.is_lost_unlogged(rt.now(), Rc::new(event));
+            let logged = ground.destination.is_lost_unlogged(rt.now(), record_of(event));
             lost += u32::from(logged);
         }
         assert_eq!(lost, 1, "one of them is logged");
@@ -230,14 +259,14 @@ fn text_files_are_continued_after_a_restart_and_renamed_on_the_next_day() {
     run(|rt| async move {
         let open = || LogFiles::new(&rt, "/audit/", Layout::Text, Some(1 << 20));
         let mut files = open();
-        files.append(b"one\n").await.unwrap();
-        files.append(b"cut").await.unwrap();
+        files.append(b"one\n".to_vec()).await.unwrap();
+        files.append(b"cut".to_vec()).await.unwrap();
         files.close().await.unwrap();
         let mut files = open();
-        files.append(b"two\n").await.unwrap();
+        files.append(b"two\n".to_vec()).await.unwrap();
         assert_eq!(read(&rt, "/audit/audit.log").await, b"one\ncut\ntwo\n");
         rt.sleep(Duration::from_secs(86_400)).await;
-        let finished = files.append(b"three\n").await.unwrap();
+        let finished = files.append(b"three\n".to_vec()).await.unwrap();
         assert_eq!(finished.len(), 1);
         assert_eq!(read(&rt, &finished[0]).await, b"one\ncut\ntwo\n");
         assert_eq!(read(&rt, "/audit/audit.log").await, b"three\n");
@@ -249,27 +278,22 @@ fn binary_files_are_never_continued_and_the_oldest_are_deleted() {
     run(|rt| async move {
         let layout = binary::layout(RollCycle::of_name("MINUTELY").unwrap());
         let open = || LogFiles::new(&rt, "/audit", layout, Some(120));
-        let record = |text: &str| {
-            let mut bytes = Vec::new();
-            binary::push_record(&mut bytes, 0, text);
-            bytes
-        };
         let mut files = open();
-        files.append(&record("one")).await.unwrap();
-        files.append(&record("two")).await.unwrap();
+        files.append(record("one")).await.unwrap();
+        files.append(record("two")).await.unwrap();
         let first = names(&rt).await;
         assert_eq!(first.len(), 1);
         let bytes = read(&rt, &format!("/audit/{}", first[0])).await;
-        binary::check_header(&bytes).unwrap();
+        binary::AUDIT_LOG.check_header(&bytes).unwrap();
         let (record_one, length) = binary::next_record(&bytes[16..], 16).unwrap().unwrap();
         assert_eq!(record_one, Record::Line { millis: 0, line: "one" });
         assert_eq!(bytes.len(), 16 + 2 * length);
         let mut files = open();
-        files.append(&record("three")).await.unwrap();
+        files.append(record("three")).await.unwrap();
         assert_eq!(names(&rt).await.len(), 2);
         for _ in 0..5 {
             rt.sleep(Duration::from_secs(60)).await;
-            files.append(&record("more")).await.unwrap();
+            files.append(record("more")).await.unwrap();
         }
         let left = names(&rt).await;
         assert!(!left.contains(&first[0]) && left.len() <= 4, "{left:?}");
@@ -278,7 +302,7 @@ fn binary_files_are_never_continued_and_the_oldest_are_deleted() {
 
 fn record(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
-    binary::push_record(&mut bytes, 0, text);
+    binary::push_record(&mut bytes, 0, |out| out.extend_from_slice(text.as_bytes()));
     bytes
 }
 
@@ -288,16 +312,16 @@ fn a_full_disk_leaves_no_empty_files_and_surplus_files_are_deleted_first() {
         let layout = binary::layout(RollCycle::of_name("MINUTELY").unwrap());
         let open = |most| LogFiles::new(&rt, "/audit", layout, Some(most));
         let mut files = open(1 << 20);
-        files.append(&record("one")).await.unwrap();
+        files.append(record("one")).await.unwrap();
         let first = names(&rt).await;
         disk.set_free_bytes(Some(0));
         rt.sleep(Duration::from_secs(60)).await;
         for _ in 0..5 {
-            files.append(&record("two")).await.unwrap_err();
+            files.append(record("two")).await.unwrap_err();
         }
         assert_eq!(names(&rt).await, first);
         // The space of a surplus file is enough for the header.
-        open(0).append(&record("two")).await.unwrap();
+        open(0).append(record("two")).await.unwrap();
         let left = names(&rt).await;
         assert!(left.len() == 1 && left != first, "{left:?}");
     });
@@ -308,15 +332,66 @@ fn a_finished_file_is_returned_after_writes_that_failed() {
     run_with_disk(|rt, disk| async move {
         for layout in [Layout::Text, binary::layout(RollCycle::of_name("DAILY").unwrap())] {
             let mut files = LogFiles::new(&rt, "/audit", layout, None);
-            assert!(files.append(&record("one")).await.unwrap().is_empty());
+            assert!(files.append(record("one")).await.unwrap().is_empty());
             rt.sleep(Duration::from_secs(86_400)).await;
             disk.set_free_bytes(Some(0));
             for _ in 0..3 {
-                files.append(&record("two")).await.unwrap_err();
+                files.append(record("two")).await.unwrap_err();
             }
             disk.set_free_bytes(None);
-            assert_eq!(files.append(&record("two")).await.unwrap().len(), 1);
-            assert!(files.append(&record("three")).await.unwrap().is_empty());
+            assert_eq!(files.append(record("two")).await.unwrap().len(), 1);
+            assert!(files.append(record("three")).await.unwrap().is_empty());
+        }
+    });
+}
+
+/// Fails some times; then it notes what it is given.
+#[derive(Default)]
+struct FlakyArchiver {
+    failures: Mutex<u32>,
+    archived: Mutex<Vec<String>>,
+}
+
+impl Archiver for FlakyArchiver {
+    fn archive(&self, _: &str, path: &str) -> Result<(), String> {
+        let mut failures = self.failures.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err("no space left".to_owned());
+        }
+        self.archived.lock().unwrap().push(path.rsplit_once('/').unwrap().1.to_owned());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_file_whose_archive_command_failed_is_handed_to_it_with_the_next_finished_file() {
+    run(|rt| async move {
+        let archiver = Arc::new(FlakyArchiver::default());
+        *archiver.failures.lock().unwrap() = 3;
+        let writer = FileWriter::new(&rt, "log", Some(archiver.clone()));
+        let layout = binary::layout(RollCycle::of_name("DAILY").unwrap());
+        let settings = FileSettings {
+            directory: "/audit".to_owned(),
+            layout,
+            bytes_max: 1 << 20,
+            archive_command: "archive %path".to_owned(),
+            max_archive_retries: 2,
+        };
+        rt.fs().create_dir_all("/audit").await.unwrap();
+        writer.swap(Some(settings)).await.unwrap();
+        let mut written = Vec::new();
+        for day in 0..4 {
+            writer.append(record("one")).await.unwrap();
+            written.push(layout.new_name(rt.wall(), &[], 0)[..8].to_owned());
+            rt.sleep(Duration::from_secs(3600)).await;
+            // The first file is finished on the second day, and its three attempts fail.
+            let expected = day.max(1) - 1;
+            let archived: Vec<String> = archiver.archived.lock().unwrap().clone();
+            let of_days = archived.iter().map(|name| name[..8].to_owned());
+            let expected = if day < 2 { &[][..] } else { &written[..=expected] };
+            assert_eq!(of_days.collect::<Vec<String>>(), expected, "day {day}");
+            rt.sleep(Duration::from_secs(82_800)).await;
         }
     });
 }
@@ -325,8 +400,8 @@ fn a_finished_file_is_returned_after_writes_that_failed() {
 fn a_text_file_that_an_earlier_run_left_is_returned_when_it_is_renamed() {
     run(|rt| async move {
         let open = || LogFiles::new(&rt, "/audit", Layout::Text, None);
-        open().append(b"one\n").await.unwrap();
+        open().append(b"one\n".to_vec()).await.unwrap();
         rt.sleep(Duration::from_secs(86_400)).await;
-        assert_eq!(open().append(b"two\n").await.unwrap().len(), 1);
+        assert_eq!(open().append(b"two\n".to_vec()).await.unwrap().len(), 1);
     });
 }

@@ -6,10 +6,10 @@
 
 use super::roles::{login, server_with};
 use super::*;
-use audit::event::Event;
+use audit::event::{Event, EventRecord, EventTimes, SharedEvent};
 use audit::filter::Filter;
 use audit::line::{LineStyle, LineWriter};
-use audit::recorder::{Recorder, Stamp};
+use audit::recorder::Recorder;
 use cql_plan::auth::AccessRules;
 use cql_wire::request::BatchList;
 use cql_wire::{Batch, BatchKind, BatchQuery};
@@ -37,14 +37,17 @@ impl Lines {
         lines
     }
 
-    fn line(event: &Event) -> String {
+    fn line(event: Event) -> String {
         let host = "127.0.0.1:7000".parse().unwrap();
         let style = LineStyle { host, pair: ":".to_owned(), field: "|".to_owned() };
-        let mut line = String::new();
-        LineWriter::new(&style, 0).push_fields(&mut line, event);
+        let (mut line, batch) = (Vec::new(), event.batch);
+        let times = EventTimes { at_millis: 0, logged_millis: 0 };
+        let record = EventRecord { event: SharedEvent::once(event), times };
+        LineWriter::new(&style, 0).push_fields(&mut line, &record);
+        let mut line = String::from_utf8(line).unwrap();
         let (from, to) = (line.find("|host:").unwrap(), line.find("|type:").unwrap());
         line.replace_range(from..to, "|…");
-        if let Some(batch) = event.batch {
+        if let Some(batch) = batch {
             line = line.replace(&batch.to_string(), &format!("<uuid{}>", batch.as_u128()));
         }
         line.replace('\n', "\n+")
@@ -58,9 +61,9 @@ impl RequestObserver for Lines {
         {
             self.batches.set(self.batches.get() + 1);
         }
-        let stamp = Stamp { now_millis: 0, batch: Uuid::from_u128(self.batches.get()) };
-        let events = self.recorder.events(client, record, &stamp);
-        let written = events.iter().filter(|event| self.filter.passes(event));
+        let batch = Uuid::from_u128(self.batches.get());
+        let events = self.recorder.events(client, record, batch);
+        let written = events.into_iter().filter(|event| self.filter.passes(event));
         self.lines.borrow_mut().extend(written.map(Lines::line));
         None
     }

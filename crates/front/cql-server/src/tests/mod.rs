@@ -4,6 +4,7 @@
 mod acknowledgements;
 mod aggregations;
 mod audit_log;
+mod audited_statements;
 mod authorization;
 mod batch_log;
 mod certificate_logins;

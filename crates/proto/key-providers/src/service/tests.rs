@@ -34,9 +34,26 @@ fn shown(outputs: &[Output]) -> Vec<String> {
         Output::Failed(source, failures, what) => {
             Some(format!("failed {} {failures} {what}", source.key))
         }
+        Output::Retire(source) => Some(format!("retire {}", source.key)),
         Output::Expire(..) => None,
     };
     outputs.iter().filter_map(one).collect()
+}
+
+/// The request that unwraps a key that was made.
+fn open_of(byte: u8, version: u32) -> KeyAsk {
+    KeyAsk::Open { source: source("k"), version, envelope: vec![byte; 4] }
+}
+
+/// The provider makes a key and unwraps it.
+fn make(service: &mut KeyService, now: Instant, byte: u8, version: u32) -> Vec<String> {
+    let sent = service.answered(now, &KeyAsk::New(source("k")), Ok(made(byte, version)), 0);
+    assert_eq!(shown(&sent), ["open k"]);
+    shown(&service.answered(now, &open_of(byte, version), Ok(made(byte, version)), 0))
+}
+
+fn refused() -> Result<Made, ProviderError> {
+    Err(ProviderError::Refused("403".to_owned()))
 }
 
 fn down() -> Result<Made, ProviderError> {
@@ -48,12 +65,9 @@ fn one_request_answers_all_that_wait_and_the_key_in_use_answers_the_next() {
     let (mut service, new) = (service(), KeyAsk::New(source("k")));
     assert_eq!(shown(&service.ask(at(0), new.clone(), 1)), ["new k"]);
     assert_eq!(shown(&service.ask(at(0), new.clone(), 2)), [""; 0]);
-    let answers = service.answered(at(1), &new, Ok(made(7, 3)), 0);
+    let answers = make(&mut service, at(1), 7, 3);
     let key = "[7, 7, 7, 7]";
-    assert_eq!(
-        shown(&answers),
-        [format!("use {key}"), format!("1 <- {key}"), format!("2 <- {key}")]
-    );
+    assert_eq!(answers, [format!("use {key}"), format!("1 <- {key}"), format!("2 <- {key}")]);
     assert_eq!(shown(&service.ask(at(2), new, 3)), [format!("3 <- {key}")]);
 }
 
@@ -101,14 +115,13 @@ fn a_refusal_is_answered_at_once_and_nobody_waits_for_a_host_that_is_not_known()
 fn a_check_keeps_the_key_in_use_unless_the_named_key_was_rotated() {
     let (mut service, new) = (service(), KeyAsk::New(source("k")));
     service.want(at(0), &source("k"));
-    service.answered(at(0), &new, Ok(made(1, 3)), 0);
+    assert_eq!(make(&mut service, at(0), 1, 3), ["use [1, 1, 1, 1]"]);
     assert_eq!(shown(&service.poll(at(1199))), [""; 0]);
     assert_eq!(shown(&service.poll(at(1200))), ["new k"]);
-    assert_eq!(
-        shown(&service.answered(at(1201), &new, Ok(made(2, 3)), 0)),
-        [""; 0],
-        "the same version"
-    );
+    let checked = service.answered(at(1201), &new, Ok(made(2, 3)), 0);
+    assert_eq!(shown(&checked), ["open k"], "the same version: the key in use is unwrapped");
+    let kept = service.answered(at(1201), &open_of(1, 3), Ok(made(1, 3)), 0);
+    assert_eq!(shown(&kept), [""; 0]);
     assert_eq!(shown(&service.poll(at(2401))), ["new k"]);
     assert_eq!(shown(&service.answered(at(2402), &new, down(), 0)), ["failed k 1 down"]);
     assert_eq!(
@@ -117,16 +130,73 @@ fn a_check_keeps_the_key_in_use_unless_the_named_key_was_rotated() {
         "it stays in use"
     );
     service.poll(at(2403));
-    assert_eq!(shown(&service.answered(at(2404), &new, Ok(made(3, 4)), 0)), ["use [3, 3, 3, 3]"]);
+    assert_eq!(make(&mut service, at(2404), 3, 4), ["use [3, 3, 3, 3]"]);
     assert_eq!(service.status()[0].version, Some(4));
     // On demand, before its time.
     assert_eq!(shown(&service.refresh(at(2405), &source("k"), 9)), ["new k"]);
-    let demanded = service.answered(at(2406), &new, Ok(made(4, 5)), 0);
-    assert_eq!(shown(&demanded), ["use [4, 4, 4, 4]", "9 <- [4, 4, 4, 4]"]);
+    let demanded = make(&mut service, at(2406), 4, 5);
+    assert_eq!(demanded, ["use [4, 4, 4, 4]", "9 <- [4, 4, 4, 4]"]);
     // An alias that means another key.
     let other = Made { resolved: "arn:2".to_owned(), ..made(5, 5) };
     service.poll(at(3606));
-    assert_eq!(shown(&service.answered(at(3606), &new, Ok(other), 0)), ["use [5, 5, 5, 5]"]);
+    assert_eq!(shown(&service.answered(at(3606), &new, Ok(other), 0)), ["open k"]);
+    let used = service.answered(at(3606), &open_of(5, 5), Ok(made(5, 5)), 0);
+    assert_eq!(shown(&used), ["use [5, 5, 5, 5]"]);
+}
+
+#[test]
+fn a_key_is_put_into_use_only_after_the_provider_has_unwrapped_it_to_the_same_key() {
+    let (mut service, new) = (service(), KeyAsk::New(source("k")));
+    service.ask(at(0), new.clone(), 1);
+    for (result, why) in
+        [(refused(), "403"), (Ok(made(9, 1)), "it unwraps the key that it made to another key")]
+    {
+        assert_eq!(shown(&service.answered(at(1), &new, Ok(made(1, 1)), 0)), ["open k"]);
+        assert_eq!(shown(&service.poll(at(2))), [""; 0], "one request at a time");
+        let answers = service.answered(at(2), &open_of(1, 1), result, 0);
+        assert_eq!(shown(&answers), [format!("failed k 1 {why}"), format!("1 <- {why}")]);
+        assert_eq!(shown(&service.ask(at(2), new.clone(), 1)), ["new k"]);
+    }
+    // An outage between the two: retried from the first.
+    service.answered(at(3), &new, Ok(made(2, 1)), 0);
+    assert_eq!(shown(&service.answered(at(3), &open_of(2, 1), down(), 0)), ["failed k 1 down"]);
+    assert_eq!(shown(&service.poll(at(4))), ["new k"]);
+    assert_eq!(make(&mut service, at(4), 3, 1), ["use [3, 3, 3, 3]", "1 <- [3, 3, 3, 3]"]);
+}
+
+#[test]
+fn a_named_key_that_was_made_again_with_the_same_version_is_noticed_by_the_next_check() {
+    let (mut service, new) = (service(), KeyAsk::New(source("k")));
+    service.want(at(0), &source("k"));
+    make(&mut service, at(0), 1, 1);
+    service.poll(at(1200));
+    assert_eq!(shown(&service.answered(at(1200), &new, Ok(made(2, 1)), 0)), ["open k"]);
+    // An outage says nothing about the key.
+    assert_eq!(shown(&service.answered(at(1200), &open_of(1, 1), down(), 0)), ["failed k 1 down"]);
+    assert_eq!(shown(&service.poll(at(1201))), ["new k"]);
+    service.answered(at(1201), &new, Ok(made(3, 1)), 0);
+    let replaced = shown(&service.answered(at(1201), &open_of(1, 1), refused(), 0));
+    assert!(replaced[0].contains("does not open the key in use any more: 403"), "{replaced:?}");
+    assert_eq!(replaced[1..], ["open k"]);
+    let used = service.answered(at(1202), &open_of(3, 1), Ok(made(3, 1)), 0);
+    assert_eq!(shown(&used), ["use [3, 3, 3, 3]"]);
+}
+
+#[test]
+fn a_source_that_nothing_names_is_retired_and_not_asked_for_any_more() {
+    let mut service = service();
+    service.want(at(0), &source("k"));
+    make(&mut service, at(0), 1, 1);
+    service.want(at(0), &source("gone"));
+    let named = BTreeSet::from([source("k")]);
+    assert_eq!(shown(&service.retain(&named)), [""; 0], "it never had a key");
+    let failed = service.answered(at(1), &KeyAsk::New(source("gone")), refused(), 0);
+    assert_eq!(shown(&failed), ["failed gone 1 403"]);
+    assert_eq!(shown(&service.poll(at(100))), [""; 0]);
+    assert_eq!(service.status().len(), 1);
+    assert_eq!(shown(&service.retain(&BTreeSet::new())), ["retire k"]);
+    assert_eq!(shown(&service.poll(at(5000))), [""; 0]);
+    assert_eq!(shown(&service.ask(at(5000), KeyAsk::New(source("k")), 1)), ["new k"]);
 }
 
 #[test]

@@ -59,6 +59,16 @@ pub enum ChronicleError {
         /// Bytes up to the end of the file.
         available: u64,
     },
+    /// The excerpts end with zeros, and more bytes follow.
+    #[error(
+        "zeros at offset {offset}, where an excerpt or the end is expected, and data again at offset {next}"
+    )]
+    Hole {
+        /// Offset of the zeros.
+        offset: u64,
+        /// Offset of the first byte after them.
+        next: u64,
+    },
     /// An excerpt is longer than any record.
     #[error(
         "the excerpt at offset {offset} claims {length} bytes, the limit is {PAYLOAD_BYTES_MAX}"

@@ -2,6 +2,7 @@ use super::*;
 use crate::sim::{CrashKind, SimNode};
 use crate::{Buf, File, Group, ListenOptions, OpenOptions};
 use std::cell::Cell;
+use std::task::Poll;
 use stdx::IoErrorKind;
 
 const WRITE: OpenOptions = OpenOptions {
@@ -11,6 +12,7 @@ const WRITE: OpenOptions = OpenOptions {
     create_new: false,
     truncate: false,
     direct: false,
+    offload_writes: false,
 };
 
 fn world(seed: u64) -> World {
@@ -514,4 +516,26 @@ fn timers_that_are_cancelled_leave_the_others_in_order() {
     });
     w.run_for(Duration::from_secs(1));
     assert_eq!(*times.borrow(), [31, 42, 63]);
+}
+
+#[test]
+fn a_small_write_waits_for_the_disk_only_where_the_file_offloads_its_writes() {
+    let world = world(1);
+    let done = Rc::new(Cell::new(false));
+    let seen = done.clone();
+    world.client("n1", move |rt| async move {
+        for offload_writes in [false, true] {
+            let options = OpenOptions { offload_writes, ..WRITE };
+            let file = rt.fs().open("log", options).await.unwrap();
+            let mut write = Box::pin(file.write_at(Buf::from_slice(b"line"), 0));
+            let first = std::future::poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await;
+            assert_eq!(first.is_pending(), offload_writes);
+            if first.is_pending() {
+                write.await.1.unwrap();
+            }
+            assert_eq!(file.read_exact_at(0, 4).await.unwrap()[..], *b"line");
+        }
+        seen.set(true);
+    });
+    world.run_until(|| done.get(), Duration::from_secs(60)).unwrap();
 }

@@ -1,6 +1,8 @@
 //! Encryption by table, and tables whose provider of keys hangs.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use at_rest::{KeyAsk, KeySource, Secret, WrappingKey};
 use rt::KeyRequest;
@@ -86,7 +88,7 @@ fn a_table_is_encrypted_as_its_option_says_and_other_nodes_files_stay_readable()
 }
 
 /// The key that a provider gives.
-fn given(source: &KeySource) -> Arc<WrappingKey> {
+fn given_key(source: &KeySource) -> Arc<WrappingKey> {
     Arc::new(WrappingKey::new(source.clone(), 1, vec![5; 9], &Secret::new([5; 32])))
 }
 
@@ -103,10 +105,7 @@ fn a_provider_that_hangs_keeps_rows_in_memory_and_in_the_log_and_other_tables_ar
         let options = || StoreOptions { sealing: sealing.clone(), ..options(&rt) };
         let store = Store::open(rt.clone(), options(), schema.clone()).await.unwrap().0;
         fill(&store, 0).await;
-        let mut row = insert(1, 1, "row", 1);
-        let at = row.windows(16).position(|bytes| bytes == TABLE.0.as_bytes()).unwrap();
-        row[at..at + 16].copy_from_slice(OTHER.0.as_bytes());
-        write(&store, &row).await.unwrap();
+        write(&store, &in_other(&insert(1, 1, "row", 1))).await.unwrap();
         for id in [TABLE, OTHER] {
             store.rooms.tables.table(id).unwrap().wants_flush.set(true);
         }
@@ -135,8 +134,8 @@ fn a_provider_that_hangs_keeps_rows_in_memory_and_in_the_log_and_other_tables_ar
         assert!(view(TABLE).files.is_empty());
         // The provider is back: the background writes what waits.
         let KeyRequest { answer, .. } = requests.recv().await.unwrap();
-        rt.fs().keys().with_provided(|keys| keys.activate(rt.now(), given(&source)));
-        assert!(answer.send(Ok(given(&source))).is_ok());
+        rt.fs().keys().with_provided(|keys| keys.activate(rt.now(), given_key(&source)));
+        assert!(answer.send(Ok(given_key(&source))).is_ok());
         store.flush(None).await.unwrap();
         assert_eq!(are_sealed(&store), BTreeSet::from([true]));
         assert_eq!(read_all(&store).await.len(), 40);
@@ -159,4 +158,80 @@ fn a_provider_that_hangs_keeps_rows_in_memory_and_in_the_log_and_other_tables_ar
             "{text}"
         );
     });
+}
+
+/// INV-unflushable-2.
+#[test]
+fn a_table_without_its_key_takes_its_share_of_the_memory_and_other_tables_go_on() {
+    const BUDGET: usize = 400_000;
+    run(7211, |rt| async move {
+        let requests = rt.fs().keys().serve_requests();
+        let mut other = table(TableOptions::default());
+        (other.id, other.name) = (OTHER, "other".into());
+        let keys = [("key_provider", "vault"), ("vault_host", "a"), ("master_key", "misspelt")];
+        let hosts = BTreeMap::from([("vault:a".to_owned(), None)]);
+        let sealing = SealingPolicy { hosts: Arc::new(hosts), ..SealingPolicy::default() };
+        let options = StoreOptions { sealing, memtable_bytes_max: BUDGET, ..options(&rt) };
+        let schema = schema_of(vec![table_with(&keys), other]);
+        let store = Store::open(rt.clone(), options, schema).await.unwrap().0;
+        let gate = rt.gate("provider");
+        let given = Rc::new(Cell::new(false));
+        let (asked, fs) = (given.clone(), rt.fs());
+        let provider = async move {
+            while let Some(KeyRequest { ask, answer }) = requests.recv().await {
+                let key = given_key(ask.source());
+                let answered = match asked.get() {
+                    true => {
+                        let now = stdx::Instant::ZERO;
+                        fs.keys().with_provided(|keys| keys.activate(now, key.clone()));
+                        answer.send(Ok(key))
+                    }
+                    false => answer.send(Err("it answers 400".to_owned())),
+                };
+                assert!(answered.is_ok());
+            }
+        };
+        gate.spawn(&rt, rt::Group::Admin, "provider", provider).unwrap();
+        let row = |pk: i32| insert(pk, pk, &"x".repeat(1_000), 1);
+        let mut taken = 0;
+        let refused = loop {
+            store.writer().wait_for_room().await.unwrap();
+            match write(&store, &row(taken)).await {
+                Ok(()) => taken += 1,
+                Err(error) => break error,
+            }
+            assert!(taken < 1_000, "no share is kept");
+            // The background takes notice of what the writes begin.
+            rt.sleep(Duration::from_millis(20)).await;
+        };
+        let text = refused.to_string();
+        let StoreError::Unflushable { table, share, .. } = refused else { panic!("{text}") };
+        assert_eq!((table.as_str(), share), ("ks.t", BUDGET / 4));
+        assert!(text.contains("its files need key \"misspelt\" of vault:a"), "{text}");
+        for i in 0..1_000 {
+            store.writer().wait_for_room().await.unwrap();
+            write(&store, &in_other(&row(i))).await.unwrap();
+        }
+        assert!(write(&store, &row(0)).await.is_err());
+        let of_table = |rows: Vec<_>| rows.len();
+        assert_eq!(of_table(read_all(&store).await), usize::try_from(taken).unwrap());
+        // The key comes: what waits is written, and the table takes writes again without a command.
+        given.set(true);
+        while store.rooms.tables.table(TABLE).unwrap().lacks_key.get() {
+            rt.sleep(Duration::from_secs(1)).await;
+        }
+        write(&store, &row(5_000)).await.unwrap();
+        store.flush(None).await.unwrap();
+        assert_eq!(are_sealed(&store), BTreeSet::from([true]));
+        assert_eq!(of_table(read_all(&store).await), usize::try_from(taken).unwrap() + 1);
+        store.stop().await;
+    });
+}
+
+/// The same mutation for the other table.
+fn in_other(row: &[u8]) -> Vec<u8> {
+    let mut row = row.to_vec();
+    let at = row.windows(16).position(|bytes| bytes == TABLE.0.as_bytes()).unwrap();
+    row[at..at + 16].copy_from_slice(OTHER.0.as_bytes());
+    row
 }

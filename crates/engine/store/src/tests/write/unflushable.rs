@@ -187,7 +187,9 @@ fn a_table_takes_no_more_writes_when_its_share_is_full_and_others_go_on() {
             assert!(taken < 1_000, "no share is kept");
             assert!(store.flush(None).await.is_err());
         };
-        let StoreError::Unflushable { table, bytes, share } = refused else { panic!("{refused}") };
+        let StoreError::Unflushable { table, bytes, share, .. } = refused else {
+            panic!("{refused}")
+        };
         assert_eq!((table.as_str(), share), ("ks.t", BUDGET / 4));
         assert!(bytes > share && bytes < share + 4_000, "{bytes}");
         // Also an ordinary row of the table is refused.
