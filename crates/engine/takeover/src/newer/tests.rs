@@ -143,7 +143,7 @@ fn an_index_keeps_its_id_while_definition_and_column_are_the_same() {
     let was = before.table("ks", "a").unwrap();
     let now = with(&[
         INDEXES[2],
-        "CREATE INDEX new ON ks.a (s)",
+        "CREATE INDEX new ON ks.a (u)",
         "CREATE INDEX i ON ks.a (v) USING 'sai'",
         "CREATE INDEX j ON ks.a (s) USING 'sai'",
         "DROP INDEX ks.j",
