@@ -99,7 +99,7 @@ pub(crate) fn run<S: ResultSink>(
     if statement.plan.strategy == ReadStrategy::Stored {
         cx.executor.latencies.note_table(plan.table().id);
     } else {
-        strategies::begin(cx.executor, statement, &mut bound, (values, &options))?;
+        strategies::begin(cx.executor, request, &options, &mut bound)?;
     }
     let scope = serial_scope(plan, &bound, parameters.consistency)?;
     if scope.is_some() {

@@ -1,10 +1,9 @@
 //! The ways of a read to its rows: computed by this node, folded by shards, filtered by shards of replicas, stored.
 
 use super::sinks::{Counting, FoldedSink, Sink};
-use super::{Found, READS_PER_LOOK, Read, Reading, add_stats};
+use super::{Found, READS_PER_LOOK, Read, ReadRequest, Reading, add_stats};
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::prepared::SelectStatement;
 use crate::read_strategy::ReadStrategy;
 use crate::remote_fold;
 use crate::replicas::{self, Asked};
@@ -16,7 +15,7 @@ use coordinator::{
     ReplicatedRead, ShardFilter, Unselective, Wanted,
 };
 use cql_exec::{SelectExec, SelectFold};
-use cql_plan::plan::{BoundValue, ExecuteOptions};
+use cql_plan::plan::ExecuteOptions;
 use cql_plan::select::BoundSelect;
 use data::command::{Partitions, ReadCommand};
 use rt::sync::Permit;
@@ -63,10 +62,11 @@ pub(super) struct ReadTerms<'r> {
 #[cold]
 pub(super) fn begin(
     executor: &Executor,
-    statement: &SelectStatement,
+    request: &ReadRequest<'_>,
+    options: &ExecuteOptions<'_>,
     bound: &mut BoundSelect,
-    (values, options): (&[BoundValue<'_>], &ExecuteOptions<'_>),
 ) -> Result<()> {
+    let &ReadRequest { statement, values, .. } = request;
     let plan = &*statement.plan.select;
     match (statement.plan.strategy, plan.index_plan()) {
         (ReadStrategy::Virtual, _) => return Ok(()),
