@@ -46,6 +46,7 @@ fn order(columns: u16) -> ClusteringComparator {
         options: TableOptions::default(),
         dropped: Default::default(),
         masks: Default::default(),
+        indexes: Default::default(),
         version: 1,
         next_column_id: columns + 1,
     })
