@@ -256,9 +256,9 @@ impl SelectPlan {
             selection,
             table: table.clone(),
         });
-        let folds = results.can_be_folded();
-        let plain = !(grouped || select.allow_filtering || restrictions.scans_by_index());
         Ok(SelectPlan {
+            folds: results.can_be_folded(),
+            plain: !(grouped || select.allow_filtering || restrictions.scans_by_index()),
             results,
             restrictions,
             columns: Arc::new(columns),
@@ -272,8 +272,6 @@ impl SelectPlan {
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
             allows_filtering: select.allow_filtering,
             groups: grouped,
-            plain,
-            folds,
             wrong_mask,
         })
     }
