@@ -5,7 +5,7 @@
 //! formats (`tls::material`), the schedule of reloads (`tls::reload`). A start reads everything before it changes
 //! anything; unusable content is an error that names its file. Handshakes of clients and of nodes have threads of their
 //! own: a storm of clients must not delay nodes. A reload replaces the keys in use only after all new ones
-//! were checked together, and never by an expired certificate.
+//! were checked together, and never by a certificate that is not valid now.
 
 pub(crate) mod follow;
 pub(crate) mod nodes;
@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use conf::encryption::{CertificatesOfClients, EncryptionOptions};
 use conf::{Encryption, Options};
-use cql_server::{CertificateLimits, CqlServer, PortEncryption};
+use cql_server::{CertificateLimits, ClientChecks, CqlServer, PortEncryption};
 use rt::{Gate, HandshakePool, Handshakes, Rt, TlsClock, TlsServer};
+use tls::config::HostNames;
 use tls::material::revocation_lists;
 use tls::reload::Fingerprint;
 use tls::rustls::ServerConfig;
@@ -60,7 +61,15 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<ClientKeys
         Encryption::Optional => PortEncryption::Optional,
         Encryption::Required => PortEncryption::Required,
     };
-    let reading = Reading::of_clients(SECTION, options)?;
+    if options.require_endpoint_verification
+        && options.require_client_auth == CertificatesOfClients::NotRequired
+    {
+        tracing::warn!(
+            "require_endpoint_verification of {SECTION} has no effect: clients are not asked for certificates; set \
+             require_client_auth"
+        );
+    }
+    let reading = Reading::of_clients(SECTION, options);
     let sources = reading.read(rt).await?;
     let pool = handshake_pool(rt, SECTION, "tls-clients", HANDSHAKES_MAX)?;
     let loaded = build(&reading, &sources, pool.handshakes())?;
@@ -71,9 +80,9 @@ pub(crate) async fn load(rt: &Rt, options: &Options) -> Result<Option<ClientKeys
 impl ClientKeys {
     /// Passes the keys to the server that listens and follows their files until the gate closes.
     pub(crate) fn install(self, rt: &Rt, gate: &Gate, server: &CqlServer) -> Rc<KeyFollower> {
-        let limits = limits(&self.reading.options);
+        let checks = checks(&self.reading.options);
         let server = server.clone();
-        self.follow(rt, gate, Rc::new(move |tls| server.set_tls(tls, limits)))
+        self.follow(rt, gate, Rc::new(move |tls| server.set_tls(tls, checks)))
     }
 
     /// Puts the keys into use and follows their files until the gate closes.
@@ -105,6 +114,16 @@ pub(crate) fn limits(options: &EncryptionOptions) -> CertificateLimits {
         validity_max: options.max_certificate_validity_period,
         warn_before: options.certificate_validity_warn_threshold,
     }
+}
+
+/// Checks of clients' certificates. As in Cassandra, a client's certificate is compared with the address that the client
+/// connects from.
+fn checks(options: &EncryptionOptions) -> ClientChecks {
+    let addresses = match options.require_endpoint_verification {
+        true => HostNames::Compared,
+        false => HostNames::Ignored,
+    };
+    ClientChecks { limits: limits(options), addresses }
 }
 
 /// Starts the threads that compute the handshakes of a section's connections.
@@ -197,7 +216,7 @@ mod tests {
             main(rt).await;
             seen.set(true);
         });
-        world.run_until(|| done.get(), Duration::from_secs(3600)).unwrap();
+        world.run_until(|| done.get(), Duration::from_secs(86_400)).unwrap();
     }
 
     fn options(text: &str) -> Options {
@@ -264,10 +283,7 @@ mod tests {
                 ),
                 (
                     "{enabled: true, keystore: /tls/k.pem, require_endpoint_verification: true}",
-                    "\"client_encryption_options.require_endpoint_verification\": is not supported for \
-                     clients, which rarely have certificates of addresses; remove it; \
-                     \"require_client_auth: true\" verifies certificates"
-                        .to_owned(),
+                    "Required by node.example".to_owned(),
                 ),
             ] {
                 assert_eq!(loaded(&rt, text).await, expected, "{text}");
@@ -319,9 +335,15 @@ mod tests {
 
     /// A key with a certificate that ends on the second day of a year.
     fn certificate_until(year: i32) -> String {
+        certificate_between((1975, 1, 2), (year, 1, 2))
+    }
+
+    /// Valid between two days.
+    fn certificate_between(from: (i32, u8, u8), until: (i32, u8, u8)) -> String {
         let key = rcgen::KeyPair::generate().unwrap();
         let mut params = rcgen::CertificateParams::new(vec!["node".to_owned()]).unwrap();
-        params.not_after = rcgen::date_time_ymd(year, 1, 2);
+        params.not_before = rcgen::date_time_ymd(from.0, from.1, from.2);
+        params.not_after = rcgen::date_time_ymd(until.0, until.1, until.2);
         key.serialize_pem() + &params.self_signed(&key).unwrap().pem()
     }
 
@@ -361,6 +383,36 @@ mod tests {
             put(2033).await;
             rt.sleep(Duration::from_secs(30)).await;
             assert_eq!((follower.reloads.get(), follower.failures.get()), (2, 3));
+        });
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_valid_yet_is_loaded_when_it_is() {
+        run(|rt| async move {
+            write(&rt, "/tls/k.pem", &[certificate_until(2040).as_bytes()]).await;
+            let options = options(
+                "{enabled: true, keystore: /tls/k.pem, require_endpoint_verification: true}",
+            );
+            assert_eq!(checks(&options.client_encryption_options).addresses, HostNames::Compared);
+            let keys = load(&rt, &options).await.unwrap().unwrap();
+            let (gate, used) = (rt.gate("keys"), Rc::new(Cell::new(0)));
+            let counted = used.clone();
+            let put_to_use = Rc::new(move |_: TlsServer| counted.set(counted.get() + 1));
+            let follower = keys.follow(&rt, &gate, put_to_use);
+            // The machine's time is the evening of 17 March 2030.
+            for (from, problem) in [
+                ((2031, 1, 2), "is not valid for another 290 days"),
+                ((2030, 3, 18), "is not valid yet: it will be within a day"),
+            ] {
+                let next = certificate_between(from, (2039, 1, 2));
+                write(&rt, "/tls/k.pem", &[next.as_bytes()]).await;
+                let error = follower.reload().await.unwrap_err().to_string();
+                assert!(error.contains(problem), "{error}");
+            }
+            rt.sleep(Duration::from_secs(6 * 3600)).await;
+            assert_eq!((used.get(), follower.failures.get()), (1, 2));
+            rt.sleep(Duration::from_secs(3600)).await;
+            assert_eq!((used.get(), follower.failures.get()), (2, 2));
         });
     }
 

@@ -437,6 +437,9 @@ fn planned_guardrails(options: &Options) -> cql_plan::guardrails::Guardrails {
             enabled: o.intersect_filtering_query_enabled,
             warned: o.intersect_filtering_query_warned,
         },
+        non_partition_restricted_index_query: Feature::of(
+            o.non_partition_restricted_index_query_enabled,
+        ),
         read_before_write_list_operations: Feature::of(o.read_before_write_list_operations_enabled),
         secondary_indexes: Feature::of(o.secondary_indexes_enabled),
         simplestrategy: Feature::of(o.simplestrategy_enabled),

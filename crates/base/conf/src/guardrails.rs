@@ -64,9 +64,8 @@ const TABLE_PROPERTIES: [&str; 23] = [
 ];
 
 /// Guardrails of Cassandra 5.0 that have nothing to limit here, or are not supported yet.
-const WITHOUT_EFFECT: [&str; 6] = [
+const WITHOUT_EFFECT: [&str; 5] = [
     "materialized_views_per_table_threshold",
-    "non_partition_restricted_index_query_enabled",
     "sai_frozen_term_size_threshold",
     "sai_sstable_indexes_per_query_threshold",
     "sai_string_term_size_threshold",
@@ -165,6 +164,10 @@ const GUARDRAILS: &[(&str, Kind)] = &[
     (
         "minimum_timestamp",
         Kind::Times(two!(minimum_timestamp_warn_threshold, minimum_timestamp_fail_threshold)),
+    ),
+    (
+        "non_partition_restricted_index_query_enabled",
+        Kind::Flag(|o| &mut o.non_partition_restricted_index_query_enabled),
     ),
     ("page_size", Kind::Numbers(two!(page_size_warn_threshold, page_size_fail_threshold))),
     (

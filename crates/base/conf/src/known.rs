@@ -133,7 +133,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("native_transport_receive_queue_capacity", "1MiB"),
     ("native_transport_throw_on_overload", "false"),
     ("networking_cache_size", ""),
-    ("non_partition_restricted_index_query_enabled", "true"),
     ("otc_backlog_expiration_interval_ms", "otc_backlog_expiration_interval_ms_default"),
     ("otc_coalescing_enough_coalesced_messages", "8"),
     ("otc_coalescing_strategy", "DISABLED"),

@@ -794,6 +794,8 @@ settings! {
         supported hot intersect_filtering_query_warned: bool = true;
         /// Allow CREATE INDEX.
         supported hot secondary_indexes_enabled: bool = true;
+        /// Allow queries by index without a partition key.
+        supported hot non_partition_restricted_index_query_enabled: bool = true;
         /// Allow keyspaces with SimpleStrategy.
         supported hot simplestrategy_enabled: bool = true;
         /// Allow tables without compression.

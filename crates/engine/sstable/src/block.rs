@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+pub use sst_format::Chunk;
 use sst_format::trie::{Pages, Stop};
 
 /// Set in the number of a block of Index.db or Partitions.db.
@@ -19,28 +20,6 @@ pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
 /// Bytes of the next block that are copied after the rest of one: most rows that span blocks end
 /// there. If not, the same block is requested again, and more of it copied.
 const SPILL_BYTES: usize = 512;
-
-/// Verified, uncompressed bytes of one block.
-#[derive(Debug)]
-pub struct Chunk {
-    bytes: Vec<u8>,
-}
-
-impl Chunk {
-    pub(crate) fn new(bytes: Vec<u8>) -> Chunk {
-        Chunk { bytes }
-    }
-
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Memory that the chunk holds, for cache budgets.
-    pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + size_of::<Chunk>() + 2 * size_of::<usize>()
-    }
-}
 
 /// The contiguous bytes that a cursor sees of one file, from its position on. They are borrowed
 /// from the current block; only data that spans blocks is copied.

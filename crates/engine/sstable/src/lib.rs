@@ -26,6 +26,7 @@ pub mod meta;
 pub mod offline;
 pub mod reader;
 pub mod repair_state;
+mod row_keys;
 mod search;
 pub mod sequential;
 pub mod set_files;
@@ -42,6 +43,7 @@ pub use file_set::{SetState, list_sstables, rebuild_toc, remove_sstable};
 pub use indexes::{IndexComponent, OpenIndex};
 pub use meta::{BlockFile, Components, SstableMeta};
 pub use reader::SstableReader;
+pub use row_keys::{ReadKey, RowKeys};
 pub use sequential::{ReadAhead, SEQUENTIAL_BYTES, SequentialReader};
 pub use set_files::{Rewrapped, Sealing, SetFiles, key_record, rewrap};
 pub use sst_format::{

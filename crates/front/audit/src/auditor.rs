@@ -15,7 +15,7 @@ use crate::binlog::{
 use crate::counters::counters;
 use crate::event::{Event, EventRecord, EventTimes, EventType, SharedEvent};
 use crate::filter::Filter;
-use crate::known_events::{KnownEvents, SinkSet, TEXT_BYTES_MAX};
+use crate::known_events::{KnownEvents, RoutedEvent, SinkSet, TEXT_BYTES_MAX};
 use crate::line::{LineStyle, LineWriter, escape, syslog_message};
 use crate::recorder::{Recorder, times};
 use crate::settings::{AuditHelper, AuditSettings};
@@ -435,7 +435,8 @@ impl Auditor {
             let event = match executed {
                 Some(statement) if event.operation.len() <= TEXT_BYTES_MAX => {
                     let event = SharedEvent::repeated(event);
-                    self.known.borrow_mut().insert(client, request, statement, (&event, sinks));
+                    let routed = RoutedEvent { event: event.clone(), sinks };
+                    self.known.borrow_mut().insert(client, request, statement, routed);
                     event
                 }
                 _ => SharedEvent::once(event),
@@ -471,9 +472,9 @@ impl RequestObserver for Auditor {
         let mut over = Vec::new();
         let known = self.known.borrow();
         let found = executed(request).and_then(|statement| known.get(client, request, statement));
-        if let Some((event, sinks)) = found {
-            let record = EventRecord { event: event.clone(), times: times(request) };
-            self.push(&record, sinks, &mut over);
+        if let Some(routed) = found {
+            let record = EventRecord { event: routed.event.clone(), times: times(request) };
+            self.push(&record, routed.sinks, &mut over);
         } else {
             drop(known);
             self.push_new(client, request, &mut over);

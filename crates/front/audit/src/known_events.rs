@@ -16,6 +16,13 @@ pub(crate) const TEXT_BYTES_MAX: usize = 4 << 10;
 /// Destinations that take an event, by their index.
 pub(crate) type SinkSet = u8;
 
+/// An event, and the destinations that take it.
+#[derive(Clone)]
+pub(crate) struct RoutedEvent {
+    pub(crate) event: Rc<SharedEvent>,
+    pub(crate) sinks: SinkSet,
+}
+
 /// Known events of a shard.
 #[derive(Default)]
 pub(crate) struct KnownEvents {
@@ -30,8 +37,7 @@ struct KnownEvent {
     user: Option<Rc<str>>,
     session_keyspace: Option<Rc<str>>,
     consistency: Option<Consistency>,
-    event: Rc<SharedEvent>,
-    sinks: SinkSet,
+    routed: RoutedEvent,
 }
 
 /// Returns the place of a statement and a client.
@@ -50,14 +56,14 @@ impl KnownEvents {
         client: &ClientState,
         record: &RequestRecord,
         statement: &Rc<Prepared>,
-    ) -> Option<(&Rc<SharedEvent>, SinkSet)> {
+    ) -> Option<&RoutedEvent> {
         let known = self.places.get(place(statement, client))?.as_ref()?;
         let is_known = Rc::ptr_eq(&known.statement, statement)
             && known.consistency == record.consistency
             && known.peer == client.peer
             && client.is_same_user(known.user.as_ref())
             && same_text(known.session_keyspace.as_ref(), record.session_keyspace.as_ref());
-        is_known.then_some((&known.event, known.sinks))
+        is_known.then_some(&known.routed)
     }
 
     /// Remembers the event of all successful executions of a statement by a client.
@@ -66,7 +72,7 @@ impl KnownEvents {
         client: &ClientState,
         record: &RequestRecord,
         statement: &Rc<Prepared>,
-        found: (&Rc<SharedEvent>, SinkSet),
+        routed: RoutedEvent,
     ) {
         if self.places.is_empty() {
             self.places.resize_with(PLACES, || None);
@@ -78,8 +84,7 @@ impl KnownEvents {
                 user: client.user(),
                 session_keyspace: record.session_keyspace.clone(),
                 consistency: record.consistency,
-                event: found.0.clone(),
-                sinks: found.1,
+                routed,
             });
         }
     }

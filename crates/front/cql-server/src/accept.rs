@@ -10,14 +10,17 @@
 use crate::connection::Connection;
 use crate::driver;
 use crate::first_of::first_of;
-use crate::mesh::ServerRequest;
-use crate::port::{CertificateLimits, Placement, Port, PortEncryption, TlsBeginning, WARN_PAUSE};
+use crate::mesh::{ServerReply, ServerRequest};
+use crate::port::{
+    ClientChecks, HANDSHAKES_WAITING_MAX, Placement, Port, PortEncryption, TlsBeginning, WARN_PAUSE,
+};
 use crate::server::{CqlServer, Server};
+use rt::sync::Permit;
 use rt::{Accepted, Group, ListenOptions, PlainText, Stream, TlsServer, is_tls_handshake};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
-use stdx::{IoError, ShardId};
+use stdx::{Instant, IoError, IoErrorKind, ShardId};
 use tls::PeerCertificate;
 
 /// How often [`CqlServer::pause`] checks whether the ports and connections are closed.
@@ -37,8 +40,8 @@ impl CqlServer {
 
     /// Sets keys and settings for the handshakes of connections that this shard accepts from now
     /// on.
-    pub fn set_tls(&self, tls: TlsServer, limits: CertificateLimits) {
-        *self.inner.tls.borrow_mut() = Some((tls, limits));
+    pub fn set_tls(&self, tls: TlsServer, checks: ClientChecks) {
+        *self.inner.tls.borrow_mut() = Some((tls, checks));
     }
 
     /// Listens for the connections of a port. To be called on one shard only. Returns the address,
@@ -70,7 +73,7 @@ impl CqlServer {
                         server.place(Stream::plain(conn), port);
                     }
                     Some(Err(error)) => {
-                        if error.kind == stdx::IoErrorKind::Stopping {
+                        if error.kind == IoErrorKind::Stopping {
                             break;
                         }
                         // For example out of descriptors: keep the open connections and retry.
@@ -100,7 +103,8 @@ impl CqlServer {
         if too_many || too_many_of_ip {
             server.counters.refused_connections.inc();
             tracing::warn!(%peer, "connection refused: too many connections");
-            conn.shutdown();
+            // As Cassandra does: several drivers wait for an answer until their time-out when they read an end.
+            conn.reset();
             return;
         }
         if per_ip.is_some() {
@@ -115,7 +119,7 @@ impl CqlServer {
             Ok(beginning) => beginning,
             Err(NoKeys) => {
                 server.forget_ip(peer.ip());
-                conn.shutdown();
+                conn.reset();
                 return;
             }
         };
@@ -124,16 +128,7 @@ impl CqlServer {
             self.serve_counted(conn, beginning);
             return;
         }
-        let adopt = ServerRequest::Adopt(conn.into_moved(), beginning);
-        let call = server.mesh.calls.call(&server.rt, shard, adopt);
-        let this = self.clone();
-        let task = async move {
-            if call.await.is_err() {
-                this.inner.mesh.closed(shard);
-                this.inner.forget_ip(peer.ip());
-            }
-        };
-        let _ = server.gate.spawn(&server.rt, Group::Admin, "hand-over", task);
+        hand_over(server, shard, ServerRequest::Adopt(conn.into_moved(), beginning), peer.ip());
     }
 
     /// Returns how new connections of a port begin; `None` without TLS.
@@ -143,8 +138,8 @@ impl CqlServer {
             PortEncryption::Optional => PlainText::Accepted,
             PortEncryption::Required => PlainText::Refused,
         };
-        let (tls, limits) = self.inner.tls.borrow().clone().ok_or(NoKeys)?;
-        Ok(Some(TlsBeginning { tls, limits, plain }))
+        let (tls, checks) = self.inner.tls.borrow().clone().ok_or(NoKeys)?;
+        Ok(Some(TlsBeginning { tls, checks, plain }))
     }
 
     /// Serves a connection in the clear on this shard until it ends.
@@ -167,6 +162,9 @@ impl CqlServer {
                 Ok(accepted) => this.serve_accepted(accepted),
                 Err(error) => {
                     this.inner.counters.failed_handshakes.inc();
+                    if error.kind == IoErrorKind::Refused {
+                        this.inner.counters.shed_handshakes.inc();
+                    }
                     // At debug level, like Cassandra: a port scan must not fill the log.
                     tracing::debug!(%peer, %error, "TLS handshake of a client failed");
                     this.inner.mesh.closed(this.inner.rt.shard());
@@ -216,6 +214,20 @@ impl CqlServer {
     }
 }
 
+/// Has another shard serve a counted connection; one that it does not adopt is counted no more.
+pub(crate) fn hand_over(server: &Rc<Server>, shard: ShardId, adopt: ServerRequest, peer: IpAddr) {
+    let call = server.mesh.calls.call(&server.rt, shard, adopt);
+    let this = server.clone();
+    let task = async move {
+        if !matches!(call.await, Ok(ServerReply::Done)) {
+            this.mesh.closed(shard);
+            this.forget_ip(peer);
+        }
+    };
+    // The gate is closed: the node stops.
+    let _ = server.gate.spawn(&server.rt, Group::Admin, "hand-over", task);
+}
+
 /// Error: a port is encrypted, and no keys were set.
 struct NoKeys;
 
@@ -232,38 +244,55 @@ impl Server {
         }
         let first = conn.first_bytes(&self.rt, beginning.plain, HANDSHAKE_PATIENCE).await?;
         let deadline = self.rt.now() + HANDSHAKE_PATIENCE;
-        let slot = match is_tls_handshake(&first) {
-            true => Some(self.rt.timeout(deadline, self.handshakes.acquire(1)).await),
+        let _slot = match is_tls_handshake(&first) {
+            true => Some(self.handshake_slot(peer, deadline).await?),
             false => None,
         };
-        if let Some(Err(_)) = slot {
-            return Err(refused(peer, "too many handshakes are under way"));
-        }
         let accepted = conn.accept_tls(&self.rt, &beginning.tls, first, deadline).await?;
         if let Some(agreed) = accepted.stream.tls() {
             self.counters.handshakes.inc();
             if let Some(certificate) = &agreed.peer {
-                self.check_certificate(&accepted.stream, &beginning.limits, certificate)?;
+                self.check_certificate(&accepted.stream, &beginning.checks, certificate)?;
             }
         }
         Ok(accepted)
     }
 
-    /// Rejects a client's certificate that is valid for too long; logs one that ends soon.
+    /// Waits until few enough handshakes are under way.
+    ///
+    /// # Errors
+    /// Too many wait already, or the deadline passed.
+    async fn handshake_slot(&self, peer: SocketAddr, deadline: Instant) -> Result<Permit, IoError> {
+        let too_many = || {
+            let (kind, path) = (IoErrorKind::Refused, peer.to_string());
+            let detail = "too many handshakes are under way".to_owned();
+            IoError { kind, operation: "TLS handshake", path, detail }
+        };
+        if let Some(free) = self.handshakes.try_acquire(1) {
+            return Ok(free);
+        }
+        if self.handshakes.waiting() >= HANDSHAKES_WAITING_MAX {
+            return Err(too_many());
+        }
+        let slot = self.rt.timeout(deadline, self.handshakes.acquire(1));
+        slot.await.map_err(|_| too_many())
+    }
+
+    /// Rejects a client's certificate by its validity or by the client's address; logs one that ends soon.
     fn check_certificate(
         &self,
         conn: &Stream,
-        limits: &CertificateLimits,
+        checks: &ClientChecks,
         certificate: &PeerCertificate,
     ) -> Result<(), IoError> {
-        if let Some(detail) = limits.refuses(certificate) {
+        if let Some(detail) = checks.refuses(certificate, conn.peer_addr().ip()) {
             tracing::warn!(peer = %conn.peer_addr(), detail, "connection refused");
             conn.shutdown();
-            let kind = stdx::IoErrorKind::PermissionDenied;
+            let kind = IoErrorKind::PermissionDenied;
             let path = conn.peer_addr().to_string();
             return Err(IoError { kind, operation: "TLS handshake", path, detail });
         }
-        if limits.ends_soon(certificate, self.rt.wall()) {
+        if checks.limits.ends_soon(certificate, self.rt.wall()) {
             self.counters.expiring_certificates.inc();
             let now = self.rt.now();
             if self.warned_of_expiry.get().is_none_or(|last| now.since(last) >= WARN_PAUSE) {
@@ -300,7 +329,7 @@ impl Server {
 
 /// Error of a client's connection that gets no handshake.
 fn refused(peer: SocketAddr, detail: &str) -> IoError {
-    let (kind, path) = (stdx::IoErrorKind::Stopping, peer.to_string());
+    let (kind, path) = (IoErrorKind::Stopping, peer.to_string());
     IoError { kind, operation: "TLS handshake", path, detail: detail.to_owned() }
 }
 

@@ -76,14 +76,16 @@ impl CqlServer {
         match request {
             ServerRequest::Adopt(moved, beginning) => {
                 // Counted by the shard that accepted it.
-                match Stream::from_moved(&server.rt, moved) {
-                    Ok(conn) => self.serve_counted(conn, beginning),
-                    Err(error) => {
-                        server.mesh.closed(server.rt.shard());
-                        tracing::warn!(%error, "a connection could not be taken over");
+                reply.send(match Stream::from_moved(&server.rt, moved) {
+                    Ok(conn) => {
+                        self.serve_counted(conn, beginning);
+                        ServerReply::Done
                     }
-                }
-                reply.send(ServerReply::Done);
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be taken over");
+                        ServerReply::NotAdopted
+                    }
+                });
             }
             ServerRequest::Closed(ip) => {
                 server.forget_ip(ip);

@@ -20,6 +20,7 @@ pub(crate) struct Counters {
     /// TLS handshakes of clients.
     pub(crate) handshakes: telemetry::Counter,
     pub(crate) failed_handshakes: telemetry::Counter,
+    pub(crate) shed_handshakes: telemetry::Counter,
     pub(crate) expiring_certificates: telemetry::Counter,
     /// Connections closed because their clients did not read.
     pub(crate) stalled: telemetry::Counter,
@@ -70,6 +71,10 @@ impl Counters {
             failed_handshakes: counter(
                 "cql_tls_handshakes_failed_total",
                 "connections closed because their TLS handshake failed",
+            ),
+            shed_handshakes: counter(
+                "cql_tls_handshakes_shed_total",
+                "connections closed because too many TLS handshakes were under way",
             ),
             expiring_certificates: counter(
                 "cql_tls_expiring_certificates_total",

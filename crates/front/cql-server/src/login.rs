@@ -21,7 +21,8 @@ use crate::auth::{self, Credentials};
 use crate::first_of::first_of;
 use crate::frame_sink::FrameSink;
 use crate::login_attempt::{LoginAttempt, LoginRefusal, busy, stopping};
-use crate::login_desk::{Admitted, Desk, Queued, Waits};
+use crate::login_desk::{Admitted, Desk, Waits};
+use crate::login_queues::Queued;
 use crate::mesh::{ServerReply, ServerRequest};
 use crate::server::{CqlServer, Server};
 use crate::session::{Answering, Session, Stage};
@@ -188,8 +189,9 @@ impl Server {
         address: IpAddr,
         credentials: &Credentials,
     ) -> std::result::Result<Option<Admitted<'a>>, LoginRefusal> {
-        let network = slowdown::network(address);
+        let role = slowdown::role_key(&credentials.user);
         let deadline = self.rt.now() + ADDRESS_WAIT_MAX;
+        let mut woken: Option<Queued<'_>> = None;
         loop {
             if self.knows(credentials) {
                 return Ok(None);
@@ -198,22 +200,25 @@ impl Server {
             let admission = desk.slowdown.borrow_mut().admit(now, address, &credentials.user);
             match admission {
                 Admission::After(wait, login) => {
-                    let admitted = Admitted { rt: &self.rt, desk, network, login: Some(login) };
+                    // The next of the queue does not wait for the pause of this one.
+                    drop(woken.take());
+                    let admitted = Admitted { rt: &self.rt, desk, login: Some(login) };
                     if !wait.is_zero() {
                         self.counters.logins_delayed.inc();
                         self.pause(wait).await?;
                     }
                     return Ok(Some(admitted));
                 }
-                Admission::Queued if now < deadline => {
-                    let queued = Queued::begin(desk, network);
-                    let ended = self.rt.timeout(deadline, queued.ended.notified());
+                Admission::Queued(queue) if now < deadline => {
+                    let queued = desk.queues.join(queue, role, woken.take());
+                    let ended = self.rt.timeout(deadline, queued.woken.notified());
                     let ended = first_of(ended, self.drained.notified()).await;
+                    woken = Some(queued);
                     if ended.is_none() || self.is_stopping.get() {
                         return Err(stopping());
                     }
                 }
-                Admission::Queued => {
+                Admission::Queued(_) => {
                     self.counters.logins_shed.inc();
                     return Err(busy());
                 }
@@ -290,10 +295,6 @@ impl Server {
     }
 }
 
-fn too_many_connections(role: &str) -> String {
-    format!("Too many connections of role {role}")
-}
-
 /// Answers STARTUP. Where connections of a role are limited, the answer of a login by certificate waits for the count.
 ///
 /// # Errors
@@ -343,12 +344,11 @@ fn counted(
     let (server, sink, ticket) = (server.clone(), sink.clone(), ticket.clone());
     Box::pin(async move {
         let mut out = server.query.buffer();
-        let answer = match server.count_for_role(&sink.session, &role).await {
-            true => ready(&sink, &ticket, Some(&role), &mut out),
-            false => Err(Failure::overloaded(too_many_connections(&role))),
-        };
+        let counted = server.count_for_role(&sink.session, &role).await;
+        let answer = counted.and_then(|()| ready(&sink, &ticket, Some(&role), &mut out));
         if let Err(failure) = answer {
-            tracing::warn!(peer = %sink.session.client.peer, role, "connection refused: too many connections of its role");
+            let error = failure.message(server.settings.query.storage_address);
+            tracing::warn!(peer = %sink.session.client.peer, role, error, "connection refused");
             server.query.counters.failed(failure.code());
             sink.session.refuse_startup();
             sink.failed(&mut out, &ticket, &failure);
@@ -445,8 +445,6 @@ async fn log_in_session(
         }
         Err(LoginRefusal::Overloaded(message)) => return Err(Failure::overloaded(message)),
     }
-    if !server.count_for_role(session, &user).await {
-        return Err(Failure::overloaded(too_many_connections(&user)));
-    }
+    server.count_for_role(session, &user).await?;
     Ok(user)
 }

@@ -3,13 +3,13 @@
 //! Never: decides who waits (`logins::Slowdown`), who the client is (`login`).
 
 use crate::login_log::LoginLog;
+use crate::login_queues::LoginQueues;
 use logins::{Login, PasswordPool, Passwords, Slowdown, Verdict};
 use rt::Rt;
 use rt::service::ServiceFailure;
-use rt::sync::{Notify, Semaphore};
+use rt::sync::Semaphore;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use stdx::FixedMap;
 
 /// Logins that wait on a node; more are refused.
 pub(crate) const WAITING_MAX: usize = 2048;
@@ -26,16 +26,8 @@ pub(crate) struct Desk {
     /// Additional turns of known pairs: they do not wait for the turns of strangers.
     pub(crate) turns_of_known: Semaphore,
     waiting: Cell<usize>,
-    /// Networks with logins that wait for the end of another one, see [`Admission::Queued`].
-    queues: RefCell<FixedMap<u64, Queue>>,
-}
-
-/// Logins of one network that wait.
-#[derive(Default)]
-struct Queue {
-    waiting: usize,
-    /// A login of the network has ended.
-    ended: Notify,
+    /// Logins that wait for the end of another one.
+    pub(crate) queues: LoginQueues,
 }
 
 impl Desk {
@@ -55,7 +47,7 @@ impl Desk {
             turns: Semaphore::new(2 * usize::from(threads)),
             turns_of_known: Semaphore::new(usize::from(threads)),
             waiting: Cell::new(0),
-            queues: RefCell::default(),
+            queues: LoginQueues::default(),
         })
     }
 
@@ -101,39 +93,10 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// A login in the queue of its network.
-pub(crate) struct Queued<'a> {
-    desk: &'a Desk,
-    network: u64,
-    pub(crate) ended: Notify,
-}
-
-impl<'a> Queued<'a> {
-    pub(crate) fn begin(desk: &'a Desk, network: u64) -> Queued<'a> {
-        let mut queues = desk.queues.borrow_mut();
-        let queue = queues.entry(network).or_default();
-        queue.waiting += 1;
-        Queued { desk, network, ended: queue.ended.clone() }
-    }
-}
-
-impl Drop for Queued<'_> {
-    fn drop(&mut self) {
-        let mut queues = self.desk.queues.borrow_mut();
-        if let Some(queue) = queues.get_mut(&self.network) {
-            queue.waiting = queue.waiting.saturating_sub(1);
-            if queue.waiting == 0 {
-                queues.remove(&self.network);
-            }
-        }
-    }
-}
-
 /// An admitted login; it ends unverified if it is dropped.
 pub(crate) struct Admitted<'a> {
     pub(crate) rt: &'a Rt,
     pub(crate) desk: &'a Desk,
-    pub(crate) network: u64,
     pub(crate) login: Option<Login>,
 }
 
@@ -144,11 +107,10 @@ impl Admitted<'_> {
 
     pub(crate) fn end(&mut self, verdict: Verdict) {
         let Some(login) = self.login.take() else { return };
+        let queues = login.queues();
+        let role = login.role();
         self.desk.slowdown.borrow_mut().ended(self.rt.now(), login, verdict);
-        let ended = self.desk.queues.borrow().get(&self.network).map(|queue| queue.ended.clone());
-        if let Some(ended) = ended {
-            ended.notify_waiters();
-        }
+        self.desk.queues.ended(queues, role, verdict);
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) enum ServerRequest {
 pub(crate) enum ServerReply {
     /// To `Adopt`, `Closed`, `Prepare`, `LeaveRole`.
     Done,
+    /// To `Adopt`: the connection is over, and its counts must end.
+    NotAdopted,
     /// To `Clients`.
     Clients(Vec<ClientInfo>),
     /// To `Queries`.

@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::login_desk::Desk;
 use crate::mesh::ServerMesh;
 use crate::pending::Freed;
-use crate::port::{CertificateLimits, HANDSHAKES_MAX};
+use crate::port::{ClientChecks, HANDSHAKES_MAX};
 use crate::request_rates::RateLimits;
 use crate::running::Task;
 use crate::schema_events;
@@ -81,7 +81,7 @@ pub(crate) struct Server {
     /// Number of listening ports.
     pub(crate) listening: Cell<usize>,
     /// Keys and settings of future handshakes; set on the shard that listens.
-    pub(crate) tls: RefCell<Option<(TlsServer, CertificateLimits)>>,
+    pub(crate) tls: RefCell<Option<(TlsServer, ClientChecks)>>,
     /// When a client's expiring certificate was last logged.
     pub(crate) warned_of_expiry: Cell<Option<Instant>>,
     /// Limits of requests per second.

@@ -18,7 +18,7 @@ pub struct FrameFile {
     offset: u64,
 }
 
-/// What is at the offset of a file.
+/// Outcome of reading at the offset of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
     /// A whole frame.

@@ -22,4 +22,4 @@ pub mod pool;
 pub mod slowdown;
 
 pub use pool::{PasswordPool, Passwords};
-pub use slowdown::{Admission, Login, Slowdown, Verdict};
+pub use slowdown::{Admission, Login, LoginQueue, Slowdown, Verdict};

@@ -50,10 +50,19 @@ pub const ENTRIES_MAX: usize = 10_000;
 pub enum Admission {
     /// Verify the password after this time, which may be zero; then call [`Slowdown::ended`].
     After(Duration, Login),
-    /// Ask again when a login of the same [`network`] has ended: all that may fail for free are under way.
-    Queued,
+    /// Ask again when a login of this queue has ended: all that may fail for free are under way.
+    Queued(LoginQueue),
     /// Refuse it: too many failed logins of this address.
     Refused,
+}
+
+/// Logins that wait for the end of the same others: what is decided about one holds for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoginQueue {
+    /// Of a network whose free failures are all under way.
+    Address(u64),
+    /// Of a network and a role that has logged in from there before.
+    Pair(u64, u64),
 }
 
 /// An admitted login; it counts until [`Slowdown::ended`].
@@ -69,6 +78,16 @@ impl Login {
     /// Returns true if the role has logged in from this address before.
     pub fn is_known(&self) -> bool {
         self.is_known
+    }
+
+    /// Returns the queues whose logins wait for the end of this one: that of its network, that of the pair.
+    pub fn queues(&self) -> [LoginQueue; 2] {
+        [LoginQueue::Address(self.network), LoginQueue::Pair(self.network, self.role)]
+    }
+
+    /// Returns the key of its role, see [`role_key`].
+    pub fn role(&self) -> u64 {
+        self.role
     }
 }
 
@@ -153,7 +172,7 @@ impl Slowdown {
             && pair.failed < FREE_OF_PAIR
         {
             if pair.failed.saturating_add(pair.under_way) >= FREE_OF_PAIR {
-                return Admission::Queued;
+                return Admission::Queued(LoginQueue::Pair(network, role));
             }
             pair.under_way += 1;
             return Admission::After(Duration::ZERO, Login { network, role, is_known: true });
@@ -167,7 +186,7 @@ impl Slowdown {
         failures.settle(now);
         let count = failures.count.saturating_add(failures.under_way);
         if count > FREE_OF_ADDRESS && failures.count <= FREE_OF_ADDRESS {
-            return Admission::Queued;
+            return Admission::Queued(LoginQueue::Address(network));
         }
         let pause = delay(count, FREE_OF_ADDRESS, ADDRESS_DELAY_MAX);
         let begins = failures.busy_until.max(now) + pause;
@@ -237,7 +256,7 @@ pub fn network(address: IpAddr) -> u64 {
 }
 
 /// Two names with one key are slowed together, which the delays of a role bound.
-fn role_key(role: &str) -> u64 {
+pub fn role_key(role: &str) -> u64 {
     stdx::FixedHasher.hash_one(role)
 }
 
@@ -306,7 +325,7 @@ mod tests {
                 slowdown.ended(now, login, Verdict::Unverified);
                 u64::try_from(wait.as_millis()).unwrap()
             }
-            Admission::Queued => panic!("queued"),
+            Admission::Queued(_) => panic!("queued"),
             Admission::Refused => u64::MAX,
         }
     }
@@ -332,12 +351,16 @@ mod tests {
         admitted
     }
 
+    fn of_address() -> Admission {
+        Admission::Queued(LoginQueue::Address(network(ip(1))))
+    }
+
     #[test]
     fn guesses_in_parallel_have_no_more_free_failures_than_guesses_one_by_one() {
         let mut slowdown = Slowdown::default();
         let mut under_way = admitted(&mut slowdown, START, ip(1), "r");
         assert_eq!(under_way.len(), 6);
-        assert_eq!(slowdown.admit(START, ip(1), "other"), Admission::Queued);
+        assert_eq!(slowdown.admit(START, ip(1), "other"), of_address());
         assert_eq!(wait(&mut slowdown, START, ip(2), "r"), 0);
         // The end of one that is not verified, or is right, makes room for one.
         for verdict in [Verdict::Unverified, Verdict::Right] {
@@ -347,7 +370,7 @@ mod tests {
         }
         // Failures do not; after the last free one the pauses begin.
         for login in under_way {
-            assert_eq!(slowdown.admit(START, ip(1), "other"), Admission::Queued);
+            assert_eq!(slowdown.admit(START, ip(1), "other"), of_address());
             slowdown.ended(START, login, Verdict::Wrong);
         }
         let mut waits = Vec::new();
@@ -367,7 +390,8 @@ mod tests {
         let under_way = admitted(&mut slowdown, START, ip(1), "app");
         assert_eq!(under_way.len(), FREE_OF_PAIR as usize);
         assert!(under_way.iter().all(Login::is_known));
-        assert_eq!(slowdown.admit(START, ip(1), "app"), Admission::Queued);
+        let pair = LoginQueue::Pair(network(ip(1)), role_key("app"));
+        assert_eq!(slowdown.admit(START, ip(1), "app"), Admission::Queued(pair));
         for login in under_way {
             assert!(slowdown.is_known(ip(1), "app"));
             slowdown.ended(START, login, Verdict::Wrong);

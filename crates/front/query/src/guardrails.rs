@@ -46,6 +46,9 @@ pub(crate) fn check_select(
     plan: &SelectPlan,
     consistency: Consistency,
 ) -> Result<()> {
+    if plan.is_plain() {
+        return Ok(watch.read_consistency(consistency.name())?);
+    }
     if plan.groups() {
         watch.group_by()?;
     }
@@ -55,6 +58,10 @@ pub(crate) fn check_select(
         watch.allow_filtering()?;
     }
     watch.read_consistency(consistency.name())?;
+    // Cassandra spares `system` and `system_schema` only, whose tables have no indexes.
+    if plan.scans_by_index() {
+        watch.non_partition_restricted_index_query()?;
+    }
     Ok(())
 }
 

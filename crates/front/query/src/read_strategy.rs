@@ -11,6 +11,8 @@ pub(crate) enum ReadStrategy {
     Virtual,
     /// This node computes them of its metadata: a table of roles.
     Roles,
+    /// Indexes name rows, which are read by name and filtered; where they name none for the values, as `Stored`.
+    Indexed,
     /// Shards make the groups of an aggregation; where they cannot, as `Stored`.
     Folded,
     /// The store has them, on this shard, on others or on replicas; shards may filter them.
@@ -24,13 +26,16 @@ impl ReadStrategy {
         match table.kind {
             TableKind::Virtual => ReadStrategy::Virtual,
             TableKind::Regular | TableKind::Compact(_) if is_computed(table) => ReadStrategy::Roles,
+            TableKind::Regular | TableKind::Compact(_) if plan.index_plan().is_some() => {
+                ReadStrategy::Indexed
+            }
             TableKind::Regular | TableKind::Compact(_) if plan.folds() => ReadStrategy::Folded,
             TableKind::Regular | TableKind::Compact(_) => ReadStrategy::Stored,
         }
     }
 
-    /// Returns true if this node computes the rows.
-    pub(crate) fn computes(self) -> bool {
-        matches!(self, ReadStrategy::Virtual | ReadStrategy::Roles)
+    /// Returns true if the rows do not come from a scan or from reads of the statement's partitions.
+    pub(crate) fn has_own_source(self) -> bool {
+        matches!(self, ReadStrategy::Virtual | ReadStrategy::Roles | ReadStrategy::Indexed)
     }
 }

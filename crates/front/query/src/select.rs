@@ -96,8 +96,10 @@ pub(crate) fn run<S: ResultSink>(
     if access::unmasks(cx.executor, cx.sink.client(), plan.table()) {
         bound.unmask();
     }
-    if plan.table().kind != TableKind::Virtual {
+    if statement.plan.strategy == ReadStrategy::Stored {
         cx.executor.latencies.note_table(plan.table().id);
+    } else {
+        strategies::begin(cx.executor, request, &options, &mut bound)?;
     }
     let scope = serial_scope(plan, &bound, parameters.consistency)?;
     if scope.is_some() {
@@ -383,8 +385,10 @@ impl<S: ResultSink> Read<S> {
         let mut bytes = 0;
         let mut stats = ReadStats::default();
         let strategy = self.statement.plan.strategy;
-        if strategy.computes() {
-            return Box::pin(self.read_computed(bound, reading, body)).await;
+        if strategy.has_own_source()
+            && let Some(found) = Box::pin(self.read_own_source(bound, reading, body)).await?
+        {
+            return Ok(found);
         }
         let order = self.order(bound, &reading);
         if strategy == ReadStrategy::Folded

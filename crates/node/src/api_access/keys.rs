@@ -46,7 +46,16 @@ pub(super) async fn load(
         Encryption::Optional => PlainConnections::Served,
         Encryption::Required => PlainConnections::Refused,
     };
-    let reading = Reading::of_clients(SECTION, options)?;
+    if options.require_endpoint_verification {
+        return Err(TlsError {
+            place: format!("\"{SECTION}.require_endpoint_verification\""),
+            problem:
+                "is not supported for the API, whose clients rarely have certificates of addresses"
+                    .to_owned(),
+            remedy: "remove it; \"require_client_auth: true\" verifies certificates".to_owned(),
+        });
+    }
+    let reading = Reading::of_clients(SECTION, options);
     let sources = reading.read(rt).await?;
     let loaded = build(&reading, plain, &sources)?;
     reading.warn_of_left_out()?;

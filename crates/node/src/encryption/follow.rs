@@ -40,6 +40,8 @@ pub(crate) struct KeyFollower {
     prepare: Prepare,
     reload: RefCell<Reload>,
     certificates: RefCell<Vec<(PeerCertificate, ExpiryWatch)>>,
+    /// Files that were refused because certificates were not valid at that time, with these certificates.
+    untimely: RefCell<Option<(Fingerprint, Vec<PeerCertificate>)>>,
     pub(super) reloads: telemetry::Counter,
     pub(super) failures: telemetry::Counter,
     pub(super) expiry: telemetry::Gauge,
@@ -71,6 +73,7 @@ impl KeyFollower {
             prepare,
             reload: RefCell::new(Reload::new(in_use.fingerprint)),
             certificates: RefCell::new(watched(in_use.certificates)),
+            untimely: RefCell::new(None),
             reloads: shard.counter(
                 "tls_reloads_total",
                 "changed keys and certificates in use",
@@ -116,12 +119,12 @@ impl KeyFollower {
         }
     }
 
-    /// Reads the files and loads them if they changed and are stable.
+    /// Reads the files and loads them if they changed and are stable, or if their certificates have become valid.
     async fn look(&self) -> Decision {
         let read = self.reading.read(&self.rt).await;
         let fingerprint = fingerprint_of(&read);
         let decision = self.reload.borrow_mut().observe(self.rt.now(), fingerprint);
-        if decision == Decision::Load {
+        if decision == Decision::Load || self.has_become_valid(fingerprint) {
             // The error was logged.
             let _ = self.use_sources(read, fingerprint);
         }
@@ -146,7 +149,8 @@ impl KeyFollower {
         let section = self.reading.section;
         let now = self.rt.wall().0.div_euclid(1_000_000);
         let prepared = read.and_then(|sources| (self.prepare)(&sources));
-        match prepared.and_then(|prepared| self.unexpired(prepared, now)) {
+        *self.untimely.borrow_mut() = None;
+        match prepared.and_then(|prepared| self.timely(prepared, fingerprint, now)) {
             Ok(Prepared { certificates, put_to_use }) => {
                 put_to_use();
                 self.reload.borrow_mut().loaded(fingerprint);
@@ -168,29 +172,52 @@ impl KeyFollower {
         }
     }
 
-    /// Refuses an expired certificate: peers and clients would, so the one in use is at least as good. One that is in
-    /// use already is no reason against new authorities and revocation lists.
-    fn unexpired(&self, prepared: Prepared, now: i64) -> Result<Prepared, TlsError> {
+    /// Refuses a certificate that is not valid now: peers and clients would, so the one in use is at least as good. One
+    /// that is in use already is no reason against new authorities and revocation lists.
+    fn timely(
+        &self,
+        prepared: Prepared,
+        fingerprint: Fingerprint,
+        now: i64,
+    ) -> Result<Prepared, TlsError> {
         let in_use = self.certificates.borrow();
         let is_new = |found: &PeerCertificate| {
             let is_same = |c: &PeerCertificate| {
-                (&c.subject, c.not_after) == (&found.subject, found.not_after)
+                (&c.subject, c.not_before, c.not_after)
+                    == (&found.subject, found.not_before, found.not_after)
             };
             !in_use.iter().any(|(certificate, _)| is_same(certificate))
         };
-        let mut found = prepared.certificates.iter();
-        let Some(expired) = found.find(|found| found.not_after < now && is_new(found)) else {
-            drop(in_use);
-            return Ok(prepared);
+        let is_untimely = |found: &&PeerCertificate| !found.is_valid_at(now) && is_new(found);
+        let untimely: Vec<_> = prepared.certificates.iter().filter(is_untimely).cloned().collect();
+        drop(in_use);
+        let Some(found) = untimely.first() else { return Ok(prepared) };
+        stdx::reached!("node-untimely-certificate-refused");
+        let ended = match now.saturating_sub(found.not_after) / 86_400 {
+            0 => "expired today".to_owned(),
+            days => format!("expired {days} days ago"),
         };
-        stdx::reached!("node-expired-certificate-refused");
-        let days = (now - expired.not_after) / 86_400;
-        let since = if days == 0 { "today".to_owned() } else { format!("{days} days ago") };
-        Err(TlsError {
+        let begins = match found.not_before.saturating_sub(now) / 86_400 {
+            0 => "is not valid yet: it will be within a day".to_owned(),
+            days => format!("is not valid for another {days} days"),
+        };
+        let problem = if found.not_after < now { ended } else { begins };
+        let error = TlsError {
             place: format!("\"{}\"", self.reading.section),
-            problem: format!("the certificate of {} expired {since}", expired.subject),
-            remedy: "install a renewed one, or correct the clock of this machine and run nodetool reloadssl"
+            problem: format!("the certificate of {} {problem}", found.subject),
+            remedy: "install a valid one, or correct the clock of this machine: it is loaded when it is valid"
                 .to_owned(),
+        };
+        *self.untimely.borrow_mut() = Some((fingerprint, untimely));
+        Err(error)
+    }
+
+    /// Returns true if these files were refused, and all their certificates are valid now: time has passed, or the
+    /// machine's clock was wrong.
+    fn has_become_valid(&self, fingerprint: Fingerprint) -> bool {
+        let now = self.rt.wall().0.div_euclid(1_000_000);
+        self.untimely.borrow().as_ref().is_some_and(|(refused, certificates)| {
+            *refused == fingerprint && certificates.iter().all(|found| found.is_valid_at(now))
         })
     }
 

@@ -78,27 +78,12 @@ pub(crate) fn tickets(options: &EncryptionOptions) -> SessionTickets {
 
 impl Reading {
     /// Section of a port for clients. As in Cassandra the trust store is not read where no client is verified.
-    ///
-    /// # Errors
-    /// A setting that is for nodes only.
-    pub(crate) fn of_clients(
-        section: &'static str,
-        options: &EncryptionOptions,
-    ) -> Result<Reading, TlsError> {
-        if options.require_endpoint_verification {
-            return Err(TlsError {
-                place: format!("\"{section}.require_endpoint_verification\""),
-                problem:
-                    "is not supported for clients, which rarely have certificates of addresses"
-                        .to_owned(),
-                remedy: "remove it; \"require_client_auth: true\" verifies certificates".to_owned(),
-            });
-        }
+    pub(crate) fn of_clients(section: &'static str, options: &EncryptionOptions) -> Reading {
         let trust = match options.require_client_auth {
             CertificatesOfClients::NotRequired => TrustUse::None,
             CertificatesOfClients::Optional | CertificatesOfClients::Required => TrustUse::Read,
         };
-        Ok(Reading { section, options: options.clone(), outbound: None, trust })
+        Reading { section, options: options.clone(), outbound: None, trust }
     }
 
     /// Reads all of them.

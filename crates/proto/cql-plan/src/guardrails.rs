@@ -106,6 +106,7 @@ pub struct Guardrails {
     pub drop_keyspace: Feature,
     pub group_by: Feature,
     pub intersect_filtering_query: Feature,
+    pub non_partition_restricted_index_query: Feature,
     pub read_before_write_list_operations: Feature,
     pub secondary_indexes: Feature,
     pub simplestrategy: Feature,
@@ -142,6 +143,7 @@ impl Default for Guardrails {
             drop_keyspace: Feature::ON,
             group_by: Feature::ON,
             intersect_filtering_query: Feature::WARNED,
+            non_partition_restricted_index_query: Feature::ON,
             read_before_write_list_operations: Feature::ON,
             secondary_indexes: Feature::ON,
             simplestrategy: Feature::ON,
@@ -176,6 +178,8 @@ const ZERO_TTL: &str = "It is suspicious to use default_time_to_live set to 0 wi
                         expire after they are older than a respective compaction window unit of a \
                         certain size. Please set TTL for your INSERT or UPDATE statements if you \
                         expect data to be expired as table settings will not do it. ";
+const INDEX_SCAN: &str = "Executing a query on secondary indexes without partition key restriction \
+                          might degrade performance";
 const FILTERING: &str = "ALLOW FILTERING can potentially visit all the data in the table and have \
                          unpredictable performance.";
 
@@ -356,6 +360,15 @@ impl Watch {
             self.rails.intersect_filtering_query,
             "Filtering query with intersection on mutable columns at consistency level requiring \
              coordinator reconciliation",
+        )
+    }
+
+    /// An index is used without a partition key.
+    pub fn non_partition_restricted_index_query(&self) -> Checked {
+        self.ensure(
+            ("non_partition_restricted_index_query_enabled", Some(INDEX_SCAN)),
+            self.rails.non_partition_restricted_index_query,
+            "Non-partition key restricted query",
         )
     }
 

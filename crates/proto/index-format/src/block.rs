@@ -1,9 +1,11 @@
 //! Blocks: the unit that is read, verified and cached. Every byte of a component between its header and its
 //! footer belongs to one.
 
-use bytes::Bytes;
+use std::rc::Rc;
+
 use codec::checksum::Crc32;
 use codec::{Reader, Writer};
+use sst_format::Chunk;
 
 use crate::IndexError;
 
@@ -75,27 +77,40 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    const ALL: [BlockKind; 9] = [
-        BlockKind::Leaf,
-        BlockKind::Node,
-        BlockKind::Postings,
-        BlockKind::Directory,
-        BlockKind::Summary,
-        BlockKind::Rows,
-        BlockKind::RowDirectory,
-        BlockKind::Run,
-        BlockKind::Vectors,
-    ];
-
     fn code(self) -> u8 {
-        BlockKind::ALL.iter().zip(1..).find(|(kind, _)| **kind == self).map_or(0, |(_, code)| code)
+        match self {
+            BlockKind::Leaf => 1,
+            BlockKind::Node => 2,
+            BlockKind::Postings => 3,
+            BlockKind::Directory => 4,
+            BlockKind::Summary => 5,
+            BlockKind::Rows => 6,
+            BlockKind::RowDirectory => 7,
+            BlockKind::Run => 8,
+            BlockKind::Vectors => 9,
+        }
+    }
+
+    fn of_code(code: u8) -> Option<BlockKind> {
+        Some(match code {
+            1 => BlockKind::Leaf,
+            2 => BlockKind::Node,
+            3 => BlockKind::Postings,
+            4 => BlockKind::Directory,
+            5 => BlockKind::Summary,
+            6 => BlockKind::Rows,
+            7 => BlockKind::RowDirectory,
+            8 => BlockKind::Run,
+            9 => BlockKind::Vectors,
+            _ => return None,
+        })
     }
 }
 
 /// A block whose checksum was compared. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Block {
-    payload: Bytes,
+    chunk: Rc<Chunk>,
     at: BlockRef,
     kind: BlockKind,
 }
@@ -105,27 +120,37 @@ impl Block {
     ///
     /// # Errors
     /// `Checksum` when a byte differs from what was written there; `Invalid` for an unknown kind.
-    pub fn open(at: BlockRef, mut bytes: Bytes) -> Result<Block, IndexError> {
-        let cut = IndexError::Invalid { what: "block is cut short", offset: at.offset };
-        if bytes.len() != at.length as usize {
-            return Err(cut);
-        }
-        let Some(end) = bytes.len().checked_sub(TRAILER_BYTES) else { return Err(cut) };
-        let trailer = bytes.split_off(end);
-        let mut r = Reader::new(&trailer, "block");
-        let (code, expected) = (r.u8()?, r.u32()?);
-        let found = checksum(&bytes, code, at.offset);
+    pub fn open(at: BlockRef, bytes: impl Into<Vec<u8>>) -> Result<Block, IndexError> {
+        let bytes = bytes.into();
+        let (payload, code, expected) = split(at, &bytes)?;
+        let found = checksum(payload, code, at.offset);
         if found != expected {
             return Err(IndexError::Checksum { what: "block", offset: at.offset, expected, found });
         }
-        let kind = BlockKind::ALL.into_iter().find(|kind| kind.code() == code);
+        Block::of_chunk(at, Rc::new(Chunk::new(bytes)))
+    }
+
+    /// A block of bytes that [`Block::open`] verified before, at the same place.
+    ///
+    /// # Errors
+    /// `Invalid` when they cannot be these bytes.
+    pub fn of_chunk(at: BlockRef, chunk: Rc<Chunk>) -> Result<Block, IndexError> {
+        let (_, code, _) = split(at, chunk.bytes())?;
         let unknown = IndexError::Invalid { what: "block of an unknown kind", offset: at.offset };
-        Ok(Block { payload: bytes, at, kind: kind.ok_or(unknown)? })
+        let kind = BlockKind::of_code(code).ok_or(unknown)?;
+        Ok(Block { chunk, at, kind })
+    }
+
+    /// All of its bytes, for a cache.
+    pub fn chunk(&self) -> &Rc<Chunk> {
+        &self.chunk
     }
 
     /// Its bytes without the trailer.
+    #[inline]
     pub fn payload(&self) -> &[u8] {
-        &self.payload
+        let bytes = self.chunk.bytes();
+        bytes.get(..bytes.len().saturating_sub(TRAILER_BYTES)).unwrap_or_default()
     }
 
     /// Offset and length in the file.
@@ -149,6 +174,20 @@ impl Block {
     /// `Invalid` for another kind.
     pub fn expect(self, kind: BlockKind) -> Result<Block, IndexError> {
         if self.kind == kind { Ok(self) } else { Err(self.invalid("block of another kind")) }
+    }
+}
+
+/// Payload, kind and checksum of the bytes at `at`.
+fn split(at: BlockRef, bytes: &[u8]) -> Result<(&[u8], u8, u32), IndexError> {
+    let cut = IndexError::Invalid { what: "block is cut short", offset: at.offset };
+    if bytes.len() != at.length as usize {
+        return Err(cut);
+    }
+    match bytes.split_last_chunk::<TRAILER_BYTES>() {
+        Some((payload, [code, checksum @ ..])) => {
+            Ok((payload, *code, u32::from_be_bytes(*checksum)))
+        }
+        None => Err(cut),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct IndexCursor {
     feed: Feed,
     bound: u32,
     rows: u32,
+    /// Known once the walk has ended.
+    counts: Counts,
 }
 
 impl IndexCursor {
@@ -46,7 +48,33 @@ impl IndexCursor {
     pub fn new(summary: &IndexSummary, ranges: Vec<TermRange>) -> IndexCursor {
         let walk = Box::new(Walk::new(summary, ranges, Purpose::Collect));
         let state = State::Walking(walk);
-        IndexCursor { state, feed: Feed::default(), bound: 0, rows: summary.rows }
+        let counts = Counts::default();
+        IndexCursor { state, feed: Feed::default(), bound: 0, rows: summary.rows, counts }
+    }
+
+    /// Finds the rows of the ranges, as [`IndexCursor::advance`] does first. Some: feed this block, then call again.
+    ///
+    /// # Errors
+    /// A defect of a block; the cursor must not be used again.
+    pub fn prepare(&mut self) -> Result<Option<BlockRef>, IndexError> {
+        let State::Walking(walk) = &mut self.state else { return Ok(None) };
+        if let Some(at) = walk.step(&self.feed)? {
+            return Ok(Some(at));
+        }
+        let found = std::mem::take(&mut walk.found);
+        let (mut parts, mut lists) = (found.parts, found.lists);
+        if parts.len() <= PARTS_OPEN_MAX {
+            lists.append(&mut parts);
+        }
+        parts.reverse();
+        self.counts = found.counts;
+        self.state = State::Loading(parts, found.ids, lists, None);
+        Ok(None)
+    }
+
+    /// Terms and pairs in the ranges, exactly, once it is prepared; before, none.
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Gives the block that the last step named.
@@ -66,17 +94,10 @@ impl IndexCursor {
     pub fn advance(&mut self) -> Result<Step, IndexError> {
         loop {
             match &mut self.state {
-                State::Walking(walk) => {
-                    if let Some(at) = walk.step(&self.feed)? {
+                State::Walking(_) => {
+                    if let Some(at) = self.prepare()? {
                         return Ok(Step::NeedBlock(at));
                     }
-                    let found = std::mem::take(&mut walk.found);
-                    let (mut parts, mut lists) = (found.parts, found.lists);
-                    if parts.len() <= PARTS_OPEN_MAX {
-                        lists.append(&mut parts);
-                    }
-                    parts.reverse();
-                    self.state = State::Loading(parts, found.ids, lists, None);
                 }
                 State::Loading(parts, ids, lists, block) => {
                     if let Some(at) = load(parts, ids, block, &self.feed)? {

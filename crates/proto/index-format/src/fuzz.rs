@@ -27,7 +27,7 @@ fn block(bytes: &Bytes, at: BlockRef) -> Result<Block, IndexError> {
         covered.put_u64(at.offset);
         sealed.put_u32(codec::crc32(&covered));
     }
-    Block::open(at, sealed.into())
+    Block::open(at, sealed)
 }
 
 fn footer(kind: ComponentKind, bytes: &Bytes) -> Result<BlockRef, IndexError> {

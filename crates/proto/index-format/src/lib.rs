@@ -55,6 +55,7 @@ pub mod terms;
 mod tests;
 pub mod text;
 mod union;
+mod visibility;
 mod walk;
 pub mod writer;
 
@@ -70,7 +71,8 @@ pub use search::{
     Frontier, IndexPredicate, IndexSearch, MatchedPartition, MatchedRows, Matches, Matching,
     SearchLimits,
 };
-pub use sets::{Intersection, Need, Predicate, SetStep};
+pub use sets::{Intersection, Need, Predicate, SetError, SetStep};
 pub use sources::{Candidate, Fed, RowKey, Scope, Source, Wanted};
 pub use summary::{Footer, IndexSummary};
+pub use visibility::Visibility;
 pub use writer::IndexWriter;

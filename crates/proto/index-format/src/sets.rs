@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 
+use smallvec::SmallVec;
 use stdx::Token;
 
 use crate::IndexError;
@@ -33,6 +34,28 @@ pub struct Need {
     pub wanted: Wanted,
 }
 
+/// Steps of one call of [`Intersection::advance`] at most: about 50 us.
+const STEPS_MAX: usize = 256;
+
+/// Numbers of predicates: seldom more than a few.
+type Numbers = SmallVec<[usize; 4]>;
+
+/// An error of an intersection, and the source that it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct SetError {
+    /// Ordinal of the predicate by its estimate, and number of the source. None: a wrong use of the intersection.
+    pub source_at: Option<(usize, u32)>,
+    /// The error.
+    pub error: IndexError,
+}
+
+impl From<IndexError> for SetError {
+    fn from(error: IndexError) -> SetError {
+        SetError { source_at: None, error }
+    }
+}
+
 /// Outcome of [`Intersection::advance`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetStep {
@@ -40,6 +63,8 @@ pub enum SetStep {
     Row(Candidate),
     /// Feed this, then advance again.
     Need(Need),
+    /// Many rows were passed; advance again, now or later.
+    Pause,
     /// No further row.
     End,
 }
@@ -56,17 +81,24 @@ impl Predicate {
         Predicate { scope, estimate, sources, last: None }
     }
 
+    /// Unit of its rows.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
     /// Reads all heads, each after the last row that was passed, and returns the smallest token. None: no row.
-    fn load(&mut self) -> Result<Ready<Option<Token>>, IndexError> {
+    fn load(&mut self, number: usize) -> Result<Ready<Option<Token>>, SetError> {
         let mut least: Option<i64> = None;
         for source in &mut self.sources {
             loop {
-                if let Some(wanted) = source.load()? {
+                let loaded = source.load();
+                let source_at = Some((number, source.number()));
+                if let Some(wanted) = loaded.map_err(|error| SetError { source_at, error })? {
                     return Ok(Ready::No(source.number(), wanted));
                 }
                 let (Some(head), Some(last)) = (source.head(), &self.last) else { break };
                 match compare(head, last, self.scope) {
-                    Compared::NeedsFirst => return needs_key(head),
+                    Compared::NeedsFirst => return Ok(needs_key(head)?),
                     Compared::Order(Ordering::Greater) | Compared::NeedsSecond => break,
                     Compared::Order(_) => source.drop_head(),
                 }
@@ -114,7 +146,7 @@ enum Verdict {
     /// The row of this predicate is in all.
     Match(usize),
     /// These are before the row that could be the next.
-    Behind(Vec<usize>),
+    Behind(Numbers),
     Need(Need),
 }
 
@@ -123,13 +155,34 @@ enum Verdict {
 pub struct Intersection {
     /// By estimate: the driver first.
     predicates: Vec<Predicate>,
+    /// Rows of smaller tokens were passed.
+    floor: Option<Token>,
+    /// Rows up to this one, in this scope, were passed.
+    passed: Option<(Candidate, Scope)>,
 }
 
 impl Intersection {
     /// Rows in all of these predicates, at least one.
     pub fn new(mut predicates: Vec<Predicate>) -> Intersection {
         predicates.sort_by_key(|predicate| predicate.estimate);
-        Intersection { predicates }
+        Intersection { predicates, floor: None, passed: None }
+    }
+
+    /// Heads of sources that were read so far: the work of the intersection.
+    pub fn scanned(&self) -> u64 {
+        let sources = self.predicates.iter().flat_map(|predicate| &predicate.sources);
+        sources.map(Source::loaded).sum()
+    }
+
+    /// All rows of smaller tokens were returned, or are not in the intersection.
+    pub fn floor(&self) -> Option<Token> {
+        self.floor
+    }
+
+    /// All rows up to this one, which is not in the intersection, were returned or are not in it. In the scope of a
+    /// partition: all rows of its partition too.
+    pub fn passed(&self) -> Option<(&Candidate, Scope)> {
+        self.passed.as_ref().map(|(row, scope)| (row, *scope))
     }
 
     /// Gives what the last step named.
@@ -147,36 +200,25 @@ impl Intersection {
     ///
     /// # Errors
     /// A defect of a component; the intersection must not be used again.
-    pub fn advance(&mut self) -> Result<SetStep, IndexError> {
-        loop {
-            let mut tokens = Vec::with_capacity(self.predicates.len());
-            for (at, predicate) in self.predicates.iter_mut().enumerate() {
-                // It follows before it is read, and skips what those before it do not have.
-                tokens.iter().max().into_iter().for_each(|token| predicate.seek(Token(*token)));
-                match predicate.load()? {
-                    Ready::No(source, wanted) => {
-                        return Ok(SetStep::Need(Need { predicate: at, source, wanted }));
-                    }
-                    Ready::Yes(None) => return Ok(SetStep::End),
-                    Ready::Yes(Some(token)) => {
-                        tokens.push(token.0);
-                    }
-                }
-            }
-            let Some(highest) = tokens.iter().copied().max() else { return Ok(SetStep::End) };
-            let mut is_aligned = true;
-            for (predicate, token) in self.predicates.iter_mut().zip(&tokens) {
-                if *token < highest {
-                    predicate.seek(Token(highest));
-                    is_aligned = false;
-                }
-            }
-            if !is_aligned {
-                continue;
+    pub fn advance(&mut self) -> Result<SetStep, SetError> {
+        if let [predicate] = self.predicates.as_mut_slice() {
+            let (step, floor) = advance_alone(predicate)?;
+            self.floor = floor.or(self.floor);
+            return Ok(step);
+        }
+        for _ in 0..STEPS_MAX {
+            if let Some(need) = self.align_tokens()? {
+                return Ok(need);
             }
             match self.judge()? {
                 Verdict::Need(need) => return Ok(SetStep::Need(need)),
-                Verdict::Behind(behind) => self.leave(&behind)?,
+                Verdict::Behind(behind) => {
+                    if let Some(first) = behind.first() {
+                        let scope = self.scope(*first);
+                        self.passed = Some((self.head(*first)?, scope));
+                    }
+                    self.leave(&behind)?;
+                }
                 Verdict::Match(at) => {
                     let row = self.head(at)?;
                     let scopes = self.predicates.iter().map(|predicate| predicate.scope);
@@ -184,12 +226,45 @@ impl Intersection {
                     // Whole partitions stay for the further rows of the partition.
                     let left = scopes.enumerate();
                     let left = left.filter(|(_, scope)| !has_rows || *scope == Scope::Row);
-                    let left: Vec<usize> = left.map(|(at, _)| at).collect();
+                    let left: Numbers = left.map(|(at, _)| at).collect();
                     self.leave(&left)?;
                     return Ok(SetStep::Row(row));
                 }
             }
         }
+        Ok(SetStep::Pause)
+    }
+
+    /// Moves all predicates to one token. Some: the step to return first.
+    fn align_tokens(&mut self) -> Result<Option<SetStep>, SetError> {
+        for _ in 0..STEPS_MAX {
+            let mut highest: Option<Token> = None;
+            let mut is_aligned = true;
+            for (at, predicate) in self.predicates.iter_mut().enumerate() {
+                // It follows before it is read, and skips what those before it do not have.
+                highest.into_iter().for_each(|token| predicate.seek(token));
+                let token = match predicate.load(at)? {
+                    Ready::No(source, wanted) => {
+                        return Ok(Some(SetStep::Need(Need { predicate: at, source, wanted })));
+                    }
+                    Ready::Yes(None) => return Ok(Some(SetStep::End)),
+                    Ready::Yes(Some(token)) => token,
+                };
+                is_aligned &= highest.is_none_or(|highest| highest == token);
+                highest = Some(highest.map_or(token, |highest| highest.max(token)));
+            }
+            self.floor = highest.or(self.floor);
+            let Some(highest) = highest else { return Ok(Some(SetStep::End)) };
+            if is_aligned {
+                return Ok(None);
+            }
+            self.predicates.iter_mut().for_each(|predicate| predicate.seek(highest));
+        }
+        Ok(Some(SetStep::Pause))
+    }
+
+    fn scope(&self, at: usize) -> Scope {
+        self.predicates.get(at).map_or(Scope::Row, |predicate| predicate.scope)
     }
 
     fn head(&self, at: usize) -> Result<Candidate, IndexError> {
@@ -209,7 +284,7 @@ impl Intersection {
     }
 
     fn judge(&self) -> Result<Verdict, IndexError> {
-        let mut heads = Vec::with_capacity(self.predicates.len());
+        let mut heads: SmallVec<[Head<'_>; 4]> = SmallVec::new();
         for (at, predicate) in self.predicates.iter().enumerate() {
             match predicate.first()? {
                 Ready::No(source, wanted) => {
@@ -223,7 +298,8 @@ impl Intersection {
         }
         let mut leaders = [None; 2];
         for (scope, leader) in [Scope::Row, Scope::Partition].into_iter().zip(&mut leaders) {
-            let group: Vec<Head<'_>> = heads.iter().filter(|h| h.scope == scope).copied().collect();
+            let group: SmallVec<[Head<'_>; 4]> =
+                heads.iter().filter(|h| h.scope == scope).copied().collect();
             match align(&group, scope)? {
                 Aligned::Leader(found) => *leader = found,
                 Aligned::Verdict(verdict) => return Ok(verdict),
@@ -241,6 +317,23 @@ impl Intersection {
             Ok(Ordering::Greater) => Verdict::Behind(of(Scope::Partition)),
         })
     }
+}
+
+/// [`Intersection::advance`] of one predicate: its step, and the token that it has reached.
+fn advance_alone(predicate: &mut Predicate) -> Result<(SetStep, Option<Token>), SetError> {
+    let need = |source, wanted| SetStep::Need(Need { predicate: 0, source, wanted });
+    let floor = match predicate.load(0)? {
+        Ready::No(source, wanted) => return Ok((need(source, wanted), None)),
+        Ready::Yes(None) => return Ok((SetStep::End, None)),
+        Ready::Yes(floor) => floor,
+    };
+    let row = match predicate.first()? {
+        Ready::No(source, wanted) => return Ok((need(source, wanted), floor)),
+        Ready::Yes(None) => return Ok((SetStep::End, floor)),
+        Ready::Yes(Some(head)) => head.clone(),
+    };
+    predicate.last = Some(row.clone());
+    Ok((SetStep::Row(row), floor))
 }
 
 #[derive(Clone, Copy)]
@@ -287,7 +380,7 @@ fn align<'a>(group: &[Head<'a>], scope: Scope) -> Result<Aligned<'a>, IndexError
         }
         leader = Some(*head);
     }
-    let mut behind = Vec::new();
+    let mut behind = Numbers::new();
     for head in group {
         if let Some(found) = &leader {
             match ordered(head, found, scope)? {

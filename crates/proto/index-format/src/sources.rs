@@ -8,7 +8,7 @@ use stdx::Token;
 use crate::cursor::{IndexCursor, Step};
 use crate::memtable::MemtableRows;
 use crate::rows::{Lookup, RowPlace, RowsReader};
-use crate::{Block, BlockRef, IndexError};
+use crate::{Block, BlockRef, IndexError, Visibility};
 
 /// Primary key of a row in a form whose order is that of the table.
 #[derive(Clone, Debug)]
@@ -79,6 +79,12 @@ pub struct Candidate {
     pub key: Option<Arc<RowKey>>,
 }
 
+impl Candidate {
+    fn of_key(source: u32, key: Arc<RowKey>) -> Candidate {
+        Candidate { token: key.token, source, place: None, row: 0, key: Some(key) }
+    }
+}
+
 /// Order of two candidates.
 pub(crate) enum Compared {
     Order(Ordering),
@@ -124,6 +130,11 @@ pub enum Wanted {
     RowsBlock(BlockRef),
     /// The key of the row at this place.
     Key(RowPlace),
+    /// The next key of a source without index.
+    NextKey {
+        /// Keys of smaller tokens may be left out.
+        floor: Option<Token>,
+    },
 }
 
 /// The answer to a request.
@@ -135,6 +146,8 @@ pub enum Fed {
     RowsBlock(Block),
     /// A key.
     Key(Arc<RowKey>),
+    /// The next key of a source without index, above those before. None: no further key.
+    NextKey(Option<Arc<RowKey>>),
 }
 
 /// Rows of a predicate in one file.
@@ -146,12 +159,24 @@ pub struct FileSource {
     row: Option<u32>,
     /// Rows of smaller tokens are to be skipped.
     floor: Option<Token>,
+    /// None: all rows are shown.
+    visibility: Option<Visibility>,
+}
+
+/// All keys of a file or memtable without index, as the driver reads them.
+#[derive(Debug)]
+struct KeySource {
+    floor: Option<Token>,
+    /// The key that was fed, or the end.
+    fed: Option<Option<Arc<RowKey>>>,
+    estimate: u64,
 }
 
 #[derive(Debug)]
 enum Origin {
     File(Box<FileSource>),
     Memory(MemtableRows<Arc<RowKey>>),
+    Unindexed(KeySource),
 }
 
 /// Rows of a predicate in one file or memtable, in the order of their keys.
@@ -161,22 +186,72 @@ pub struct Source {
     origin: Origin,
     head: Option<Candidate>,
     is_done: bool,
+    /// Heads that were read.
+    loaded: u64,
 }
 
 impl Source {
+    fn new(number: u32, origin: Origin) -> Source {
+        Source { number, origin, head: None, is_done: false, loaded: 0 }
+    }
+
     /// Rows of the file `number`, which has one number in all predicates.
     pub fn file(number: u32, index: IndexCursor, rows: RowsReader) -> Source {
-        let file = FileSource { index, rows, row: None, floor: None };
-        Source { number, origin: Origin::File(Box::new(file)), head: None, is_done: false }
+        let file = FileSource { index, rows, row: None, floor: None, visibility: None };
+        Source::new(number, Origin::File(Box::new(file)))
+    }
+
+    /// The same of a file of which only some partitions are shown.
+    pub fn file_in_part(
+        number: u32,
+        index: IndexCursor,
+        rows: RowsReader,
+        visibility: Visibility,
+    ) -> Source {
+        let visibility = Some(visibility);
+        let file = FileSource { index, rows, row: None, floor: None, visibility };
+        Source::new(number, Origin::File(Box::new(file)))
     }
 
     /// Rows of the memtable `number`.
     pub fn memtable(number: u32, rows: MemtableRows<Arc<RowKey>>) -> Source {
-        Source { number, origin: Origin::Memory(rows), head: None, is_done: false }
+        Source::new(number, Origin::Memory(rows))
     }
 
-    pub(crate) fn number(&self) -> u32 {
+    /// All rows, about `estimate`, of the file or memtable `number`, whose keys the driver feeds: they are those of
+    /// the predicate and others. (INV-index-1: a file without its component hides no row.)
+    pub fn unindexed(number: u32, estimate: u64) -> Source {
+        let keys = KeySource { floor: None, fed: None, estimate };
+        Source::new(number, Origin::Unindexed(keys))
+    }
+
+    /// Finds the rows of the ranges in the index, so that [`Source::estimate`] is known. Some: this is missing.
+    ///
+    /// # Errors
+    /// A defect of a block; the source must not be used again.
+    pub fn prepare(&mut self) -> Result<Option<Wanted>, IndexError> {
+        match &mut self.origin {
+            Origin::File(file) => Ok(file.index.prepare()?.map(Wanted::IndexBlock)),
+            Origin::Memory(_) | Origin::Unindexed(_) => Ok(None),
+        }
+    }
+
+    /// Rows of the predicate, exactly those of the index of a prepared file, at most those of others.
+    pub fn estimate(&self) -> u64 {
+        match &self.origin {
+            Origin::File(file) => file.index.counts().ids,
+            Origin::Memory(rows) => rows.left() as u64,
+            Origin::Unindexed(keys) => keys.estimate,
+        }
+    }
+
+    /// Number of the file or memtable.
+    pub fn number(&self) -> u32 {
         self.number
+    }
+
+    pub(crate) fn loaded(&self) -> u64 {
+        self.loaded
     }
 
     pub(crate) fn head(&self) -> Option<&Candidate> {
@@ -187,14 +262,16 @@ impl Source {
         self.head = None;
     }
 
-    pub(crate) fn feed(&mut self, fed: Fed) {
+    /// Gives what it wanted.
+    pub fn feed(&mut self, fed: Fed) {
         match (fed, &mut self.origin) {
             (Fed::IndexBlock(block), Origin::File(file)) => file.index.feed(block),
             (Fed::RowsBlock(block), Origin::File(file)) => file.rows.feed(block),
             (Fed::Key(key), _) => {
                 self.head.iter_mut().for_each(|head| head.key = Some(key.clone()));
             }
-            (_, Origin::Memory(_)) => {}
+            (Fed::NextKey(key), Origin::Unindexed(keys)) => keys.fed = Some(key),
+            _ => {}
         }
     }
 
@@ -206,6 +283,7 @@ impl Source {
         match &mut self.origin {
             Origin::File(file) => file.floor = Some(token),
             Origin::Memory(rows) => rows.skip_while(|key| key.token.0 < token.0),
+            Origin::Unindexed(keys) => keys.floor = Some(token),
         }
     }
 
@@ -219,20 +297,15 @@ impl Source {
             Origin::Memory(rows) => {
                 let key = rows.current().cloned();
                 rows.advance();
-                let candidate = |key: Arc<RowKey>| Candidate {
-                    token: key.token,
-                    source: self.number,
-                    place: None,
-                    row: 0,
-                    key: Some(key),
-                };
-                Ok(key.map(candidate))
+                Ok(key.map(|key| Candidate::of_key(self.number, key)))
             }
+            Origin::Unindexed(keys) => keys.load(self.number),
         };
         match loaded {
             Err(wanted) => return Ok(Some(wanted)),
             Ok(head) => {
                 self.is_done = head.is_none();
+                self.loaded += u64::from(head.is_some());
                 self.head = head;
             }
         }
@@ -253,22 +326,45 @@ impl FileSource {
                 }
             }
         }
-        let row = match self.row {
-            Some(row) => row,
-            None => match self.index.advance()? {
-                Step::NeedBlock(at) => return Ok(Err(Wanted::IndexBlock(at))),
-                Step::End => return Ok(Ok(None)),
-                Step::Row(row) => row,
-            },
-        };
-        self.row = Some(row);
-        Ok(match self.rows.place(row)? {
-            Lookup::NeedBlock(at) => Err(Wanted::RowsBlock(at)),
-            Lookup::Found(place) => {
-                self.row = None;
-                let token = place.token;
-                Ok(Some(Candidate { token, source, place: Some(place), row, key: None }))
+        loop {
+            let row = match self.row {
+                Some(row) => row,
+                None => match self.index.advance()? {
+                    Step::NeedBlock(at) => return Ok(Err(Wanted::IndexBlock(at))),
+                    Step::End => return Ok(Ok(None)),
+                    Step::Row(row) => row,
+                },
+            };
+            self.row = Some(row);
+            let place = match self.rows.place(row)? {
+                Lookup::NeedBlock(at) => return Ok(Err(Wanted::RowsBlock(at))),
+                Lookup::Found(place) => place,
+            };
+            self.row = None;
+            let token = place.token;
+            if self.visibility.as_ref().is_none_or(|visibility| visibility.shows(token)) {
+                return Ok(Ok(Some(Candidate {
+                    token,
+                    source,
+                    place: Some(place),
+                    row,
+                    key: None,
+                })));
             }
-        })
+        }
+    }
+}
+
+impl KeySource {
+    fn load(&mut self, source: u32) -> Result<Option<Candidate>, Wanted> {
+        loop {
+            let Some(fed) = self.fed.take() else {
+                return Err(Wanted::NextKey { floor: self.floor });
+            };
+            let Some(key) = fed else { return Ok(None) };
+            if self.floor.is_none_or(|floor| key.token.0 >= floor.0) {
+                return Ok(Some(Candidate::of_key(source, key)));
+            }
+        }
     }
 }

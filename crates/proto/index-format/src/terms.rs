@@ -87,11 +87,6 @@ impl TermEncoder {
         if is_possible { Ok(TermEncoder { shape, text }) } else { Err(NoTerms { target }) }
     }
 
-    /// Returns the changes that it makes to text.
-    pub fn text_options(&self) -> TextOptions {
-        self.text
-    }
-
     /// Appends the term of a cell: its path in a collection, else empty, and its value.
     pub fn cell(&self, path: &[u8], value: &[u8], out: &mut Vec<u8>) -> Encoded {
         match &self.shape {

@@ -32,7 +32,7 @@ pub fn check(
             return Err("its partitions do not ascend");
         }
         before = Some(place);
-        if !is_within(&search.command.partitions, place) {
+        if !is_within(&search.command.partitions, partition.token, &partition.key) {
             return Err("it holds partitions that were not asked for");
         }
         check_rows(partition, search, order)?;
@@ -91,10 +91,10 @@ fn check_frontier(
             };
             *token > start
         }
-        (Frontier::After { token, key }, partitions) => is_within(partitions, (*token, key)),
+        (Frontier::After { token, key }, partitions) => is_within(partitions, *token, key),
         (Frontier::Inside { token, key, clustering }, partitions) => {
             clustering::check(clustering, order.len()) == Some(order.len())
-                && is_within(partitions, (*token, key))
+                && is_within(partitions, *token, key)
                 && resumed(search, key)
                     .is_none_or(|before| order.compare(before, clustering) == Ordering::Less)
         }
@@ -119,7 +119,7 @@ fn check_frontier(
     }
 }
 
-fn is_within(asked: &Partitions, (token, key): (Token, &[u8])) -> bool {
+fn is_within(asked: &Partitions, token: Token, key: &[u8]) -> bool {
     match asked {
         Partitions::Key(asked) => asked == key,
         Partitions::Range(range) => {

@@ -34,6 +34,7 @@
 pub mod attached;
 pub mod byte_order;
 pub mod checksums;
+mod chunk;
 pub mod clustering;
 pub mod component;
 pub mod compression_info;
@@ -58,6 +59,7 @@ pub mod version;
 
 pub use attached::{AttachedKind, AttachedName, Lifecycle};
 pub use checksums::{Binding, Checksums, ComponentChecksum, StorageGroup};
+pub use chunk::Chunk;
 pub use component::{Component, Descriptor};
 pub use compression_info::CompressionInfo;
 pub use filter::BloomFilter;

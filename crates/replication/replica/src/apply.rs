@@ -200,8 +200,7 @@ impl Replica {
         if let Some(searcher) = self.searcher.get() {
             return searcher(search.clone()).await;
         }
-        let index = search.predicates.first().map(|predicate| predicate.index);
-        Err(StoreError::IndexNotAvailable { index: index.unwrap_or_default() })
+        self.store.reader().search_index(search).await
     }
 
     /// Reads this shard's data as a replica: with tombstones, for a coordinator that merges. With a

@@ -225,7 +225,7 @@ impl Reader {
     }
 
     #[expect(clippy::too_many_arguments, reason = "parts of one read, split by key and range")]
-    async fn read_key<S: RowSink>(
+    pub(crate) async fn read_key<S: RowSink>(
         &self,
         of: Shaped<'_>,
         view: &Rc<TableView>,

@@ -6,6 +6,7 @@
 pub(crate) mod cache_handover;
 pub(crate) mod counter_cache;
 pub(crate) mod driver;
+pub(crate) mod index_search;
 pub(crate) mod memtable_fast_path;
 pub(crate) mod merging;
 pub(crate) mod replica_pages;
@@ -17,14 +18,20 @@ pub(crate) mod timestamp_order;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use data::command::ReadCommand;
+use index_format::search::{IndexSearch, MatchedPartition, Matches};
 use sstable::CursorBuffers;
 
 use crate::env::Env;
+use crate::error::StoreError;
 use crate::files::Files;
 use crate::read::counter_cache::CounterCache;
+use crate::read::driver::RowSink;
+use crate::read::index_search::IndexReads;
 use crate::read::replica_pages::ReadAheads;
 use crate::read::row_cache::RowCache;
 use crate::read::saved_keys::SavedKeys;
+use crate::tables::read_stats::ReadStats;
 use crate::tables::registry::Tables;
 
 /// The reads of one shard.
@@ -41,6 +48,7 @@ pub struct Reader {
     pub(crate) read_aheads: RefCell<ReadAheads>,
     /// Merge buffers, taken and given back.
     pub(crate) read_scratch: Cell<Vec<u8>>,
+    pub(crate) index_reads: IndexReads,
 }
 
 impl Reader {
@@ -53,6 +61,7 @@ impl Reader {
     ) -> Reader {
         Reader {
             saved_keys: Rc::new(SavedKeys::new(env.clone())),
+            index_reads: IndexReads::new(&env.rt.telemetry()),
             env,
             tables,
             files,
@@ -62,5 +71,29 @@ impl Reader {
             read_aheads: RefCell::default(),
             read_scratch: Cell::default(),
         }
+    }
+
+    /// Searches keys of candidates by attached indexes, over one view, up to the frontier that the answer names.
+    /// A candidate had the value once: read it and filter.
+    ///
+    /// # Errors
+    /// `IndexNotAvailable`: an index is unknown here, or its first build is not finished; `UnknownTable`, `Corrupt`
+    /// (Data; a damaged index is passed by), `Io`.
+    pub async fn search_index(&self, search: &IndexSearch) -> Result<Matches, StoreError> {
+        // Boxed: callers would carry its memory.
+        Box::pin(index_search::search_view(self, search)).await
+    }
+
+    /// Reads rows that a search gave, in order, over one view; `command` without a position to resume from.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`].
+    pub async fn read_matches<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        keys: &[MatchedPartition],
+        sink: &mut S,
+    ) -> Result<ReadStats, StoreError> {
+        index_search::named_rows::read_named(self, command, keys, sink).await
     }
 }

@@ -314,6 +314,12 @@ impl TableVersion {
         first.is_some_and(|c| matches!(c.kind, ColumnKind::Clustering { reversed: true, .. }))
     }
 
+    /// Ids and definitions of its indexes.
+    fn definitions(&self) -> impl Iterator<Item = (Uuid, u32)> {
+        let indexes = self.indexes.iter().flat_map(|indexes| indexes.all());
+        indexes.map(|index| (index.id, index.definition))
+    }
+
     /// Ids of its indexes.
     pub(crate) fn index_ids(&self) -> impl Iterator<Item = Uuid> {
         self.indexes.iter().flat_map(|indexes| indexes.all()).map(|index| index.id)
@@ -613,7 +619,7 @@ impl TableState {
             view.memtables().for_each(|memtable| memtable.note_altered());
             self.repairs.borrow().values().for_each(|memtable| memtable.note_altered());
             let (mut active, mut flushing) = (view.active.clone(), view.flushing.clone());
-            if !before.index_ids().eq(version.index_ids()) {
+            if !before.definitions().eq(version.definitions()) {
                 // Its rows are in the indexes of the previous version.
                 flushing.push(std::mem::replace(&mut active, Rc::new(Memtable::new())));
             }

@@ -39,30 +39,28 @@ pub(crate) async fn await_key(writer: &Writer, table: &TableState) -> Result<(),
     key.map_err(|error| StoreError::Invalid(format!("{directory}: {error}")))
 }
 
-impl Writer {
-    /// Refuses a write to a table without its key whose memtables hold their share of the memory.
-    ///
-    /// # Errors
-    /// `Unflushable`.
-    #[cold]
-    pub(crate) fn admit_without_key(&self, table: &TableState) -> Result<(), StoreError> {
-        // The count is of the last round of flushes.
-        self.count_refused(table);
-        let (share, bytes) = (self.refused_share(), table.refused_bytes.get());
-        if bytes <= share {
-            return Ok(());
-        }
-        let version = table.version();
-        let key = match self.env.options.sealing.of(&version.table).source() {
-            Some(source) => source.to_string(),
-            None => "an active key of the key file".to_owned(),
-        };
-        let table = format!("{}.{}", version.table.keyspace, version.table.name);
-        let why = format!(
-            "its files need {key}, which is missing: provide it, or change the option of the table"
-        );
-        Err(StoreError::Unflushable { table, bytes, share, why })
+/// Refuses a write to a table without its key whose memtables hold their share of the memory.
+///
+/// # Errors
+/// `Unflushable`.
+#[cold]
+pub(crate) fn admit_without_key(writer: &Writer, table: &TableState) -> Result<(), StoreError> {
+    // The count is of the last round of flushes.
+    writer.count_refused(table);
+    let (share, bytes) = (writer.refused_share(), table.refused_bytes.get());
+    if bytes <= share {
+        return Ok(());
     }
+    let version = table.version();
+    let key = match writer.env.options.sealing.of(&version.table).source() {
+        Some(source) => source.to_string(),
+        None => "an active key of the key file".to_owned(),
+    };
+    let table = format!("{}.{}", version.table.keyspace, version.table.name);
+    let why = format!(
+        "its files need {key}, which is missing: provide it, or change the option of the table"
+    );
+    Err(StoreError::Unflushable { table, bytes, share, why })
 }
 
 /// Returns true if the key that new files of a table need is in memory, or if they need none. Otherwise it is asked

@@ -31,7 +31,7 @@ use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
 use crate::memtable::{Memtable, MemtableScan};
 use crate::tables::table::{TableState, TableVersion};
-use crate::write::Writer;
+use crate::write::{Writer, table_key};
 
 /// Bytes of rows or range tombstones of one mutation that a partition is put back with.
 const MUTATION_BYTES: usize = 16 * 1024;
@@ -320,7 +320,7 @@ impl Writer {
         mutation: &MutationRef<'_>,
     ) -> Result<(), StoreError> {
         if table.lacks_key.get() {
-            return self.admit_without_key(table);
+            return table_key::admit_without_key(self, table);
         }
         let (share, bytes) = (self.refused_share(), table.refused_bytes.get());
         if !mutation.deletion.is_live() {

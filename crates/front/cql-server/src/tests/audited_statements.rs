@@ -84,7 +84,7 @@ fn each_execution_of_a_prepared_statement_has_the_line_of_its_client_and_keyspac
         assert_eq!(others, expected);
         assert!(last.contains("|type:REQUEST_FAILURE|category:ERROR|"), "{last}");
         assert!(last.contains("|operation:SELECT v FROM ks.t WHERE k = ? AND c = 1; "), "{last}");
-        // What is known of a statement is forgotten with other settings.
+        // Other settings discard the known events.
         auditor.change(audit_settings("ks")).await.unwrap();
         let before = lines(&rt, began).await.len();
         other.execute(&select, &[&int(1)]).await;

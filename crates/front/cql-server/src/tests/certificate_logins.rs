@@ -2,6 +2,7 @@
 
 use super::tls::{encrypted_conn, fixture_client, run_client, start_with, world};
 use super::*;
+use crate::role_connections::Entry;
 use crate::tests::cluster_of_shards::Remote;
 use crate::{CertificateLimits, CertificateLogin, RoleOfIdentity};
 use ::tls::IdentityRule;
@@ -162,7 +163,7 @@ fn peer() -> SocketAddr {
 async fn assert_has_room(server: &CqlServer) {
     let inner = server.inner();
     let session = inner.open_session(peer(), None);
-    assert!(inner.count_for_role(&session, "root").await);
+    assert!(inner.count_for_role(&session, "root").await.is_ok());
     inner.close_session(&session);
     inner.uncount_role(&session).await;
 }
@@ -184,7 +185,7 @@ fn a_connection_that_ends_while_it_is_counted_frees_its_place() {
                 if is_dropped {
                     drop(counts);
                 } else {
-                    assert!(!counts.await);
+                    assert!(counts.await.is_err());
                 }
                 rt.sleep(Duration::from_millis(100)).await;
                 assert_has_room(&server).await;
@@ -198,7 +199,7 @@ fn the_end_of_a_connection_is_counted_though_the_ring_of_shard_0_is_full() {
     on_last_shard(2, |server, rt| async move {
         let inner = server.inner();
         let session = inner.open_session(peer(), None);
-        assert!(inner.count_for_role(&session, "root").await);
+        assert!(inner.count_for_role(&session, "root").await.is_ok());
         inner.close_session(&session);
         let to_first =
             || inner.mesh.calls.call(&rt, ShardId(0), crate::mesh::ServerRequest::Clients);
@@ -208,6 +209,27 @@ fn the_end_of_a_connection_is_counted_though_the_ring_of_shard_0_is_full() {
         inner.uncount_role(&session).await;
         drop(calls);
         assert_has_room(&server).await;
+    });
+}
+
+/// It was told as too many connections of the role.
+#[test]
+fn a_login_is_counted_though_the_ring_of_shard_0_is_full() {
+    on_last_shard(2, |server, rt| async move {
+        let inner = server.inner();
+        let session = inner.open_session(peer(), None);
+        let to_first =
+            || inner.mesh.calls.call(&rt, ShardId(0), crate::mesh::ServerRequest::Clients);
+        let calls: Vec<_> = (0..1024).map(|_| to_first()).collect();
+        // The ring is full.
+        assert!(to_first().await.is_err());
+        assert_eq!(inner.enter_role_on_first(&session, "root").await, Entry::Entered);
+        drop(calls);
+        // The only place of the role is taken.
+        assert_eq!(inner.enter_role_on_first(&session, "root").await, Entry::TooMany);
+        let refused = inner.count_for_role(&session, "root").await.unwrap_err();
+        assert_eq!(refused.message(peer()), "Too many connections of role root");
+        inner.close_session(&session);
     });
 }
 

@@ -2,7 +2,9 @@
 
 use super::cluster_of_shards::Remote;
 use super::*;
-use crate::{CertificateLimits, Placement, Port, PortEncryption};
+use crate::accept::hand_over;
+use crate::mesh::ServerRequest;
+use crate::{CertificateLimits, ClientChecks, Placement, Port, PortEncryption};
 use ::tls::config::{HostNames, SessionTickets};
 use ::tls::rustls::pki_types::ServerName;
 use ::tls::{
@@ -37,10 +39,14 @@ fn trust() -> Trust {
 }
 
 fn server_tls() -> TlsServer {
+    server_tls_of([fixture!("node-key.pem"), fixture!("node.pem")])
+}
+
+fn server_tls_of(keys: [&[u8]; 2]) -> TlsServer {
     let clock = TlsClock::new();
     let config = ::tls::server_config(TlsParts {
         section: "client_encryption_options",
-        identity: identity([fixture!("node-key.pem"), fixture!("node.pem")]),
+        identity: identity(keys),
         trust: Some(trust()),
         client_auth: ClientAuth::Optional,
         revoked: Vec::new(),
@@ -77,16 +83,17 @@ pub(super) fn world(seed: u64) -> World {
 }
 
 /// A node of two shards with ports of all kinds.
-fn start(world: &World, limits: CertificateLimits) {
-    start_with(world, limits, |_| ());
+fn start(world: &World, checks: impl Into<ClientChecks>) {
+    start_with(world, checks, |_| ());
 }
 
 /// The same with other settings.
 pub(super) fn start_with(
     world: &World,
-    limits: CertificateLimits,
+    checks: impl Into<ClientChecks>,
     change: impl FnOnce(&mut ServerSettings),
 ) {
+    let checks = checks.into();
     let meshes = Meshes::new(2);
     let mut settings = ServerSettings::new("10.0.0.1:9042".parse().unwrap());
     settings.shard_aware_port_ssl = Some(AWARE);
@@ -112,7 +119,7 @@ pub(super) fn start_with(
                         let address = SocketAddr::new(ip, number);
                         server.listen_on(address, Port { placement, encryption }).await.unwrap();
                     }
-                    server.set_tls(server_tls(), limits);
+                    server.set_tls(server_tls(), checks);
                 }
                 rt.stop_requested().await;
                 server.stop().await;
@@ -249,6 +256,170 @@ fn a_certificate_that_is_valid_for_too_long_is_refused() {
             assert_eq!(remote.is_some(), is_served, "{days} days");
         });
     }
+}
+
+/// The fixture's certificate names the address 127.0.0.1 only.
+#[test]
+fn a_certificate_is_compared_with_the_address_of_its_client_where_that_is_asked_for() {
+    for (addresses, has_certificate, is_served) in [
+        (HostNames::Ignored, true, true),
+        (HostNames::Compared, true, false),
+        (HostNames::Compared, false, true),
+    ] {
+        let world = world(12);
+        start(&world, ClientChecks { limits: CertificateLimits::default(), addresses });
+        let address = SocketAddr::new(world.ip("n1"), REQUIRED);
+        run_client(&world, "c1", move |rt| async move {
+            let remote = encrypted(&rt, address, has_certificate.then(fixture_client)).await;
+            assert_eq!(remote.is_some(), is_served, "{addresses:?} {has_certificate}");
+        });
+    }
+    let certificate = fixture_client().certificates().next().unwrap();
+    let compared = ClientChecks {
+        addresses: HostNames::Compared,
+        ..ClientChecks::from(CertificateLimits::default())
+    };
+    assert_eq!(compared.refuses(&certificate, "127.0.0.1".parse().unwrap()), None);
+    let refused = compared.refuses(&certificate, "127.0.0.2".parse().unwrap()).unwrap();
+    assert!(refused.contains("does not name the address 127.0.0.2"), "{refused}");
+}
+
+/// Handshakes beyond those that may be under way and wait are refused at once, and counted.
+#[test]
+fn a_handshake_beyond_those_that_may_wait_is_refused_at_once() {
+    let world = world(13);
+    let address = SocketAddr::new(world.ip("n1"), 9144);
+    let shed = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let seen = shed.clone();
+    let meshes = Meshes::new(1);
+    let settings = ServerSettings::new("10.0.0.1:9042".parse().unwrap());
+    let spec = NodeSpec { name: "n1".to_owned(), shards: 1, work_dir: "/n1".to_owned() };
+    world.start_node(
+        spec,
+        Arc::new(move |rt| {
+            let (meshes, settings, seen) = (meshes.clone(), settings.clone(), seen.clone());
+            Box::pin(async move {
+                let server = node(&rt, settings, &meshes).await;
+                let encryption = PortEncryption::Required;
+                let port = Port { placement: Placement::Balanced, encryption };
+                server.listen_on(address, port).await.unwrap();
+                server.set_tls(server_tls(), CertificateLimits::default().into());
+                let slots = &server.inner().handshakes;
+                let _all = slots.acquire(slots.available()).await;
+                // The waiting places are taken by others.
+                let mut waiting: Vec<_> = (0..crate::port::HANDSHAKES_WAITING_MAX)
+                    .map(|_| Box::pin(slots.acquire(1)))
+                    .collect();
+                for place in &mut waiting {
+                    let _ = rt.timeout(rt.now(), place.as_mut()).await;
+                }
+                assert_eq!(slots.waiting(), waiting.len());
+                rt.sleep(Duration::from_secs(5)).await;
+                let counted = server.inner().counters.shed_handshakes.get();
+                seen.store(counted, std::sync::atomic::Ordering::Relaxed);
+                rt.stop_requested().await;
+                server.stop().await;
+            })
+        }),
+    );
+    world.run_for(Duration::from_secs(1));
+    run_client(&world, "c1", move |rt| async move {
+        let began = rt.now();
+        assert!(encrypted(&rt, address, None).await.is_none());
+        assert!(rt.now().since(began) < Duration::from_secs(1));
+        rt.sleep(Duration::from_secs(6)).await;
+    });
+    assert_eq!(shed.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
+
+/// The TLS session of the moved stream is in use elsewhere.
+#[test]
+fn a_connection_that_its_shard_does_not_adopt_is_counted_no_more() {
+    let world = world(14);
+    let address = SocketAddr::new(world.ip("n1"), 9144);
+    let meshes = Meshes::new(2);
+    let mut settings = ServerSettings::new("10.0.0.1:9042".parse().unwrap());
+    settings.connections_per_ip_max = Some(6);
+    let spec = NodeSpec { name: "n1".to_owned(), shards: 2, work_dir: "/n1".to_owned() };
+    let is_done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let done = is_done.clone();
+    world.start_node(
+        spec,
+        Arc::new(move |rt| {
+            let (meshes, settings, done) = (meshes.clone(), settings.clone(), done.clone());
+            Box::pin(async move {
+                let server = node(&rt, settings, &meshes).await;
+                if rt.shard() == ShardId(0) {
+                    rt.sleep(Duration::from_millis(500)).await;
+                    let encryption = PortEncryption::Required;
+                    let port = Port { placement: Placement::Balanced, encryption };
+                    server.listen_on(address, port).await.unwrap();
+                    server.set_tls(server_tls(), CertificateLimits::default().into());
+                    let shared = encrypted_conn(&rt, address, None).await.unwrap();
+                    let (inner, peer) = (server.inner(), "10.9.9.9".parse().unwrap());
+                    inner.by_ip.borrow_mut().insert(peer, 1);
+                    inner.mesh.opened(ShardId(1));
+                    let before = inner.mesh.connections_of(ShardId(1));
+                    let adopt = ServerRequest::Adopt(shared.clone().into_moved(), None);
+                    hand_over(inner, ShardId(1), adopt, peer);
+                    rt.sleep(Duration::from_secs(1)).await;
+                    assert_eq!(inner.by_ip.borrow().get(&peer), None);
+                    assert_eq!(inner.mesh.connections_of(ShardId(1)), before - 1);
+                    done.store(true, std::sync::atomic::Ordering::Relaxed);
+                }
+                rt.stop_requested().await;
+                server.stop().await;
+            })
+        }),
+    );
+    let seen = is_done.clone();
+    let ended = || seen.load(std::sync::atomic::Ordering::Relaxed);
+    world.run_until(ended, Duration::from_secs(60)).unwrap();
+}
+
+/// A handshake whose step is computed while the keys change goes on with those that it began with.
+#[test]
+fn keys_that_change_during_a_handshake_are_those_of_later_connections() {
+    let wall_start_micros = 1_900_000_000_000_000;
+    // A step takes a second.
+    let service_micros = 1_000_000..1_000_001;
+    let options = WorldOptions { wall_start_micros, service_micros, ..WorldOptions::default() };
+    let world = World::new(15, options);
+    let address = SocketAddr::new(world.ip("n1"), 9144);
+    let meshes = Meshes::new(1);
+    let settings = ServerSettings::new("10.0.0.1:9042".parse().unwrap());
+    let spec = NodeSpec { name: "n1".to_owned(), shards: 1, work_dir: "/n1".to_owned() };
+    world.start_node(
+        spec,
+        Arc::new(move |rt| {
+            let (meshes, settings) = (meshes.clone(), settings.clone());
+            Box::pin(async move {
+                let server = node(&rt, settings, &meshes).await;
+                let encryption = PortEncryption::Required;
+                let port = Port { placement: Placement::Balanced, encryption };
+                server.listen_on(address, port).await.unwrap();
+                let pool = rt::HandshakePool::start(&rt, "tls-test", 10).unwrap();
+                let tls = |keys: TlsServer| TlsServer { handshakes: pool.handshakes(), ..keys };
+                server.set_tls(tls(server_tls()), CertificateLimits::default().into());
+                // The client's first step is under way.
+                rt.sleep(Duration::from_millis(2500)).await;
+                let rsa = [fixture!("rsa-pkcs1.pem"), fixture!("rsa.pem")];
+                server.set_tls(tls(server_tls_of(rsa)), CertificateLimits::default().into());
+                rt.stop_requested().await;
+                server.stop().await;
+            })
+        }),
+    );
+    world.run_for(Duration::from_secs(2));
+    run_client(&world, "c1", move |rt| async move {
+        let began = rt.now();
+        let mut first = encrypted(&rt, address, None).await.unwrap();
+        assert!(rt.now().since(began) > Duration::from_secs(1));
+        assert_eq!(shown(&mut first).await.len(), 1);
+        // Its certificate is of another authority.
+        assert!(encrypted(&rt, address, None).await.is_none());
+        assert_eq!(shown(&mut first).await.len(), 1);
+    });
 }
 
 /// Runs a client to its end.

@@ -1,7 +1,8 @@
 //! The ways of a read to its rows: computed by this node, folded by shards, filtered by shards of replicas, stored.
 
 use super::sinks::{Counting, FoldedSink, Sink};
-use super::{Found, READS_PER_LOOK, Read, Reading};
+use super::{Found, READS_PER_LOOK, Read, ReadRequest, Reading, add_stats};
+use crate::executor::Executor;
 use crate::failure::{Failure, Result};
 use crate::read_strategy::ReadStrategy;
 use crate::remote_fold;
@@ -10,9 +11,11 @@ use crate::sink::ResultSink;
 use crate::tombstones::Tombstones;
 use crate::virtual_tables;
 use coordinator::{
-    FoldError, FoldOf, FoldOrder, ReadOptions, ReadTrace, ReplicatedRead, ShardFilter, Wanted,
+    FoldError, FoldOf, FoldOrder, IndexOrder, IndexReadError, ReadOptions, ReadTrace,
+    ReplicatedRead, ShardFilter, Unselective, Wanted,
 };
 use cql_exec::{SelectExec, SelectFold};
+use cql_plan::plan::ExecuteOptions;
 use cql_plan::select::BoundSelect;
 use data::command::{Partitions, ReadCommand};
 use rt::sync::Permit;
@@ -36,6 +39,11 @@ impl Attempt {
     }
 }
 
+/// Advice on an index whose value is in a large part of the rows.
+fn unselective_index(index: &str, percent: u64) -> String {
+    format!("Index {index} names about {percent} % of the table's rows: a scan may be faster")
+}
+
 /// Terms of the execution of one command of a read.
 #[derive(Clone, Copy)]
 pub(super) struct ReadTerms<'r> {
@@ -47,7 +55,118 @@ pub(super) struct ReadTerms<'r> {
     pub(super) order: Option<&'r ReplicatedRead>,
 }
 
+/// Prepares the source of a read that is no plain one of stored rows.
+///
+/// # Errors
+/// Values that an index cannot have.
+#[cold]
+pub(super) fn begin(
+    executor: &Executor,
+    request: &ReadRequest<'_>,
+    options: &ExecuteOptions<'_>,
+    bound: &mut BoundSelect,
+) -> Result<()> {
+    let &ReadRequest { statement, values, .. } = request;
+    let plan = &*statement.plan.select;
+    match (statement.plan.strategy, plan.index_plan()) {
+        (ReadStrategy::Virtual, _) => return Ok(()),
+        (ReadStrategy::Indexed, Some(indexes)) => bound.search_by(indexes.bind(values, options)?),
+        _ => {}
+    }
+    executor.latencies.note_table(plan.table().id);
+    Ok(())
+}
+
 impl<S: ResultSink> Read<S> {
+    /// Reads from the source of the strategy. `None`: the rows are read as stored ones.
+    pub(super) async fn read_own_source(
+        &self,
+        bound: &BoundSelect,
+        reading: Reading<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        if self.statement.plan.strategy != ReadStrategy::Indexed {
+            return self.read_computed(bound, reading, body).await.map(Some);
+        }
+        // A serial read is of one partition: it is read and filtered.
+        if bound.index_predicates().is_empty() || self.scope.is_some() {
+            return Ok(None);
+        }
+        self.read_indexed(bound, reading, body).await.map(Some)
+    }
+
+    /// Reads the rows that indexes name.
+    async fn read_indexed(
+        &self,
+        bound: &BoundSelect,
+        reading: Reading<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<Found> {
+        let plan = &*self.statement.plan.select;
+        let Reading { trace, patience, charge, .. } = reading;
+        let order = self.order(bound, &reading);
+        let _permit = self.permit(bound).await;
+        let rows_wanted = bound.shard_filter(plan).map_or(usize::MAX, |(_, rows)| rows);
+        let indexed = IndexOrder {
+            table: plan.table(),
+            predicates: bound.index_predicates(),
+            replicas: order.as_ref(),
+            trace,
+            rows_wanted,
+        };
+        let mut exec = SelectExec::new(plan, bound, body);
+        let tombstones = Tombstones::new(&self.executor.settings, bound.is_one_page(plan));
+        let counters = &self.executor.counters;
+        let (mut stats, mut bytes) = (ReadStats::default(), 0);
+        for command in bound.reads() {
+            if exec.is_stopped() {
+                break;
+            }
+            let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
+            let mut counting = Counting { sink, bytes: 0 };
+            let index_reads = self.executor.coordinator.scans().index_reads();
+            let read = index_reads.read(command, &indexed, &mut counting).await;
+            bytes += counting.bytes;
+            let read = read.map_err(|error| self.index_failure(error, order.as_ref()))?;
+            self.check_room(charge)?;
+            if order.is_none() && tombstones.refuses(read.stats.tombstones) {
+                return Err(self.too_many_tombstones(read.stats.tombstones));
+            }
+            if let Some(Unselective { predicate, percent }) = read.unselective {
+                self.note_unselective(bound, predicate, percent);
+            }
+            add_stats(&mut stats, &read.stats);
+        }
+        Ok(Found { done: exec.finish()?, stats, bytes })
+    }
+
+    #[cold]
+    fn index_failure(&self, error: IndexReadError, order: Option<&ReplicatedRead>) -> Failure {
+        match (error, order) {
+            (IndexReadError::Request(error), Some(order)) => {
+                Failure::request(error, self.consistency, &order.snapshot)
+            }
+            (IndexReadError::Request(_), None) => {
+                self.executor.internal_failure("an indexed read of this node alone")
+            }
+            (IndexReadError::Store(error), _) => {
+                let id = self.executor.log_failure("read", &error);
+                Failure::read(&error, self.consistency, id)
+            }
+        }
+    }
+
+    /// Says in the trace that an index names a large part of its table.
+    #[cold]
+    fn note_unselective(&self, bound: &BoundSelect, predicate: usize, percent: u64) {
+        let table = self.statement.plan.select.table();
+        let predicate = bound.index_predicates().get(predicate);
+        let index = predicate.and_then(|predicate| table.index_by_id(predicate.index));
+        if let Some(index) = index {
+            self.ticket.note(|| unselective_index(&index.name, percent));
+        }
+    }
+
     /// Reads rows that this node computes.
     pub(super) async fn read_computed(
         &self,

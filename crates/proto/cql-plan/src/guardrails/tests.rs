@@ -68,6 +68,14 @@ fn a_feature_is_refused_or_warned_of_with_its_reason() {
                 ALLOW FILTERING can potentially visit all the data in the table and have \
                 unpredictable performance.";
     assert_eq!(came_of(&watch, watch.allow_filtering()), ("fail", text.to_owned()));
+    let off = Feature::of(false);
+    let rails = Guardrails { non_partition_restricted_index_query: off, ..Guardrails::default() };
+    let indexes = self::watch(rails);
+    let text = "Guardrail non_partition_restricted_index_query_enabled violated: Non-partition key \
+                restricted query is not allowed. Executing a query on secondary indexes without \
+                partition key restriction might degrade performance";
+    let refused = indexes.non_partition_restricted_index_query();
+    assert_eq!(came_of(&indexes, refused), ("fail", text.to_owned()));
     watch.forget(0);
     let (kind, text) = came_of(&watch, watch.zero_ttl_on_twcs());
     let begin = "Guardrail zero_ttl_on_twcs violated: 0 default_time_to_live on a table with \

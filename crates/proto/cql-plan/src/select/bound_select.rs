@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use data::RowFilter;
 use data::command::{ReadCommand, ResumePosition, RingBound};
+use index_format::IndexPredicate;
 use schema::{Column, Table};
 use smallvec::SmallVec;
 use stdx::{DeletionSeconds, WallMicros};
@@ -83,6 +84,18 @@ impl BoundSelect {
     /// execution, for all users share a plan.
     pub fn unmask(&mut self) {
         self.unmasked = true;
+    }
+
+    /// Sets the terms by which indexes answer filters of this execution: [`super::IndexPlan::bind`].
+    pub fn search_by(&mut self, predicates: Vec<IndexPredicate>) {
+        if let Some(filters) = self.filters.as_mut().and_then(Arc::get_mut) {
+            filters.indexed = predicates;
+        }
+    }
+
+    /// The terms by which indexes answer filters; empty: the statement reads as a scan with its filters.
+    pub fn index_predicates(&self) -> &[IndexPredicate] {
+        self.filters.as_ref().map_or(&[], |filters| &filters.indexed)
     }
 
     /// Start of the range of a virtual table before a paging state moved it. Its partitions come in

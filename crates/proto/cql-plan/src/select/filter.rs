@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use data::{ColumnRef, ComplexRef, RowFilter, RowRef};
+use index_format::IndexPredicate;
 use index_format::text::TextOptions;
 use schema::Column;
 use stdx::DeletionSeconds;
@@ -211,13 +212,16 @@ pub struct BoundFilters {
     key_columns: usize,
     /// The reader's clock.
     now: DeletionSeconds,
+    /// The terms by which indexes answer some of these filters. Not sent to other nodes with the filters.
+    pub(super) indexed: Vec<IndexPredicate>,
 }
 
 impl BoundFilters {
     /// Filters of a table with this many columns in its partition key, for a reader at `now`.
     pub fn new(filters: Vec<Filter>, key_columns: usize, now: DeletionSeconds) -> Self {
         let (key, statics, row) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sorted = BoundFilters { key, statics, row, key_columns, now };
+        let indexed = Vec::new();
+        let mut sorted = BoundFilters { key, statics, row, key_columns, now, indexed };
         for filter in filters {
             match filter.source {
                 Source::Key(_) => sorted.key.push(filter),

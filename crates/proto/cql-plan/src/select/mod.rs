@@ -103,6 +103,8 @@ pub struct SelectPlan {
     allows_filtering: bool,
     /// GROUP BY is written.
     groups: bool,
+    /// No guardrail is about its clauses: see [`SelectPlan::is_plain`].
+    plain: bool,
     /// Shards may make groups of the rows that they have.
     folds: bool,
     /// Error of a mask of the result that cannot be computed; reported at each execution.
@@ -254,8 +256,9 @@ impl SelectPlan {
             selection,
             table: table.clone(),
         });
-        let folds = results.can_be_folded();
         Ok(SelectPlan {
+            folds: results.can_be_folded(),
+            plain: !(grouped || select.allow_filtering || restrictions.scans_by_index()),
             results,
             restrictions,
             columns: Arc::new(columns),
@@ -269,7 +272,6 @@ impl SelectPlan {
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
             allows_filtering: select.allow_filtering,
             groups: grouped,
-            folds,
             wrong_mask,
         })
     }
@@ -334,7 +336,12 @@ impl SelectPlan {
 
     /// An index is used without a partition key.
     pub fn scans_by_index(&self) -> bool {
-        self.restrictions.uses_index && self.restrictions.access == KeyAccess::Range
+        self.restrictions.scans_by_index()
+    }
+
+    /// It has no GROUP BY, no ALLOW FILTERING and does not scan by index.
+    pub fn is_plain(&self) -> bool {
+        self.plain
     }
 
     /// The table read.

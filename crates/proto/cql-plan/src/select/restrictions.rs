@@ -159,9 +159,16 @@ pub(crate) struct Restrictions {
 }
 
 impl Restrictions {
-    /// The key is given by IN.
+    /// The key is given by IN. Of a range of tokens with parts of the key it is not, as in Cassandra
+    /// (`TokenFilter.hasIN`).
     pub(crate) fn key_is_in(&self) -> bool {
-        self.partition.iter().any(Restriction::is_in)
+        let is_on_token = self.token.is_some() && self.access == KeyAccess::Range;
+        !is_on_token && self.partition.iter().any(Restriction::is_in)
+    }
+
+    /// An index is used without a partition key.
+    pub(super) fn scans_by_index(&self) -> bool {
+        self.uses_index && self.access == KeyAccess::Range
     }
 
     /// Some row may be left out by a filter.

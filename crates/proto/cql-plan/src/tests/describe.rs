@@ -86,7 +86,8 @@ pub(super) fn select(select: &SelectPlan, out: &mut String) {
             .map(|p| format!("{} of {}", p.index().name, p.column()))
             .collect();
         let all = if plan.answers_all_filters() { ", all filters" } else { "" };
-        let _ = writeln!(out, "indexes: {}{all}", names.join(", "));
+        let key = if select.scans_by_index() { ", without a key" } else { "" };
+        let _ = writeln!(out, "indexes: {}{all}{key}", names.join(", "));
     }
     let shaping = match &results.shaping {
         Shaping::Plain { .. } => "columns as they are".to_owned(),

@@ -11,12 +11,16 @@ use std::sync::Arc;
 use cql_syntax::ast::{
     IndexTargetKind, Literal, LiteralKind, Property, PropertyValue, StatementKind,
 };
+use index_format::search::IndexPredicate;
 use schema::{IndexKind, IndexMetadata, IndexRules, IndexTarget, Schema, TargetPart};
 use testkit::cases::{Case, check};
 
 use super::{KEYSPACE, NOW};
 use crate::error::{PlanError, PlanErrorCode};
-use crate::plan::{ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan};
+use crate::plan::{
+    BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
+};
+use crate::select::BoundSelect;
 use crate::select::relations::NEEDS_FILTERING;
 
 /// Directory of the cases.
@@ -108,6 +112,64 @@ fn statements_on_indexed_tables_are_answered_as_recorded() {
     assert!(cases >= 900, "{cases} cases");
 }
 
+const TEXTS: &[&str] = &[
+    KEYSPACE,
+    "CREATE TABLE t (k int PRIMARY KEY, x text, y text, m map<text, text>)",
+    "CREATE CUSTOM INDEX t_x ON t (x) USING 'sai' WITH OPTIONS = {'case_sensitive': 'false', 'ascii': 'true'}",
+    "CREATE CUSTOM INDEX t_m ON t (keys(m)) USING 'sai' WITH OPTIONS = {'case_sensitive': 'false'}",
+    "CREATE INDEX t_y ON t (y) USING 'legacy_local_table'",
+];
+
+/// Plans a SELECT and binds it with one value, and what it searches its indexes for.
+fn bound(text: &str, value: &[u8]) -> (BoundSelect, Result<Vec<IndexPredicate>, PlanError>) {
+    let schema = indexed_schema(TEXTS);
+    let limits = PlanLimits::default();
+    let cx = PlanContext {
+        schema: &schema,
+        keyspace: Some("ks"),
+        limits: &limits,
+        now: NOW,
+        functions: None,
+    };
+    let plan = plan(&cql_syntax::parse(text).expect(text), &cx).expect(text);
+    let PlanKind::Select(select) = &plan.kind else { panic!("{text}: no SELECT") };
+    let uuids = UuidSource::new(1);
+    let values = [BoundValue::Bytes(value)];
+    let options = options_with(&uuids);
+    let searched = select.index_plan().expect(text).bind(&values, &options);
+    (select.bind(&values, &options).expect(text), searched)
+}
+
+#[test]
+fn a_legacy_index_is_asked_for_values_below_64_kib_only() {
+    let fits = vec![b'a'; 65_535];
+    let long = vec![b'a'; 65_536];
+    let by_legacy = "SELECT k FROM t WHERE y = ?";
+    assert_eq!(bound(by_legacy, &fits).1.expect("fits").len(), 1);
+    let refused = bound(by_legacy, &long).1.expect_err("too long");
+    assert_eq!(refused.message, "Index expression values may not be larger than 64K");
+    // The storage-attached one is used, which has no such limit.
+    let by_both = "SELECT k FROM t WHERE x = 'a' AND y = ? ALLOW FILTERING";
+    assert_eq!(bound(by_both, &long).1.expect("fits").len(), 2);
+    assert_eq!(bound("SELECT k FROM t WHERE x = ?", &long).1.expect("fits").len(), 1);
+}
+
+#[test]
+fn text_passes_a_filter_as_its_index_finds_it() {
+    let accepts = |text: &str, wanted: &str, value: &str| {
+        let (bound, _) = bound(text, wanted.as_bytes());
+        let filters = bound.filters.expect("filters");
+        filters.row.iter().any(|filter| filter.accepts(Some(value.as_bytes())))
+    };
+    let by_analysed = "SELECT k FROM t WHERE x = ?";
+    assert!(accepts(by_analysed, "ÉA", "ea"));
+    assert!(accepts(by_analysed, "ea", "Éa"));
+    assert!(!accepts(by_analysed, "ea", "eb"));
+    let by_plain = "SELECT k FROM t WHERE y = ?";
+    assert!(accepts(by_plain, "ea", "ea"));
+    assert!(!accepts(by_plain, "ea", "Ea"));
+}
+
 fn refused(text: &str) -> String {
     format!("0x2200 {text}\n")
 }
@@ -127,18 +189,22 @@ fn answer(schema: &Arc<Schema>, text: &str) -> String {
     }
 }
 
-fn warnings(plan: &Plan) -> Result<String, PlanError> {
-    let uuids = UuidSource::new(1);
-    let options = ExecuteOptions {
+fn options_with(uuids: &UuidSource) -> ExecuteOptions<'_> {
+    ExecuteOptions {
         now: NOW,
         clock: NOW,
         default_timestamp: stdx::TimestampMicros(1000),
         page_size: Some(5000),
         paging_state: None,
         protocol_version: 5,
-        uuids: &uuids,
+        uuids,
         watch: None,
-    };
+    }
+}
+
+fn warnings(plan: &Plan) -> Result<String, PlanError> {
+    let uuids = UuidSource::new(1);
+    let options = options_with(&uuids);
     match &plan.kind {
         PlanKind::Select(select) => {
             let bound = select.bind(&[], &options)?;

@@ -2,6 +2,7 @@
 
 pub(super) mod cache_handover;
 pub(super) mod counter_cache;
+pub(super) mod index_search;
 pub(super) mod memtable_fast_path;
 pub(super) mod replica_pages;
 pub(super) mod row_cache;

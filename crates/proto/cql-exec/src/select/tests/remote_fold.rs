@@ -1,6 +1,7 @@
 //! SELECTs that are sent to other nodes: these do with rows what this node would do.
 
 use data::{FoldFlow, FoldState, RowFold};
+use schema::SchemaChange;
 
 use super::*;
 use crate::fuzz::fuzz_scan_work;
@@ -72,6 +73,33 @@ fn a_filter_keeps_there_what_it_keeps_here() {
         }
     }
     assert!(kept > 50, "{kept}");
+}
+
+#[test]
+fn text_is_compared_there_as_its_index_compares_it() {
+    let mut world = world();
+    let mut table = (**world.schema.table("ks", "t").unwrap()).clone();
+    table.version += 1;
+    table.indexes = table.indexes_with(schema::IndexMetadata {
+        id: stdx::Uuid::from_u128(7),
+        name: "t_w".into(),
+        kind: schema::IndexKind::Custom,
+        options: [("case_sensitive".to_owned(), "false".to_owned())].into(),
+        target: schema::IndexTarget { column: "w".into(), part: schema::TargetPart::Simple },
+        rules: schema::IndexRules::Sai,
+    });
+    world.schema = Arc::new(world.schema.apply(&SchemaChange::AlterTable(table)).unwrap());
+    let (plan, bound, bytes) = told(&world, "SELECT v FROM t WHERE w = 'W1'", false);
+    let here = bound.shard_filter(&plan).unwrap().0;
+    let there = Shipped::decode(&bytes, plan.table()).unwrap().filter().unwrap();
+    let mut kept = 0;
+    for (clustering, row) in world.partitions.iter().flat_map(|partition| &partition.rows) {
+        let row = RowRef::trusted(row);
+        let keeps = here.keeps_row(clustering, row);
+        assert_eq!(there.keeps_row(clustering, row), keeps);
+        kept += usize::from(keeps);
+    }
+    assert!(kept > 3, "{kept}");
 }
 
 /// Results with their partitions and last rows, and the state in the end.

@@ -45,12 +45,22 @@ pub struct IndexedPredicate {
 enum Comparison {
     /// With a value, an element, a value or key of a map.
     Equal(PlannedTerm),
-    /// With one field of a tuple of so many, which one marker stands for.
-    EqualField { tuple: PlannedTerm, field: usize, count: usize },
+    /// With one field of a tuple that one marker stands for.
+    EqualField(TupleField),
     /// With bounds, each with a flag that is true if it is inclusive.
     Range { start: Option<(PlannedTerm, bool)>, end: Option<(PlannedTerm, bool)> },
     /// With an entry of a map.
     Entry(PlannedTerm, PlannedTerm),
+}
+
+/// A field of a tuple.
+#[derive(Clone, Debug)]
+struct TupleField {
+    tuple: PlannedTerm,
+    /// Position of the field.
+    field: usize,
+    /// Fields of the tuple.
+    count: usize,
 }
 
 impl IndexPlan {
@@ -154,8 +164,8 @@ fn add_predicates(
         Condition::Eq(Row::Packed(tuple)) => {
             let count = columns.len();
             for (field, column) in columns.iter().enumerate() {
-                let comparison = Comparison::EqualField { tuple: tuple.clone(), field, count };
-                add(column, IndexOperator::Equal, comparison);
+                let field = TupleField { tuple: tuple.clone(), field, count };
+                add(column, IndexOperator::Equal, Comparison::EqualField(field));
             }
         }
         Condition::Slice { start, end } => {

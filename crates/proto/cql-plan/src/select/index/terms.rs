@@ -8,7 +8,7 @@ use index_format::terms::{Encoded, TermEncoder};
 use schema::IndexRules;
 use types::wire::Fields;
 
-use super::{Comparison, IndexPlan, IndexedPredicate};
+use super::{Comparison, IndexPlan, IndexedPredicate, TupleField};
 use crate::error::PlanError;
 use crate::term::{PlannedTerm, invalid_value};
 use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions};
@@ -66,8 +66,8 @@ impl IndexedPredicate {
         let value = |term: &PlannedTerm| part(term, "value");
         let ranges = match &self.comparison {
             Comparison::Equal(term) => self.equal(&encode(encoder, &value(term)?)),
-            Comparison::EqualField { tuple, field, count } => {
-                self.equal(&encode(encoder, &self.field(tuple, (*field, *count), inputs)?))
+            Comparison::EqualField(field) => {
+                self.equal(&encode(encoder, &self.field(field, inputs)?))
             }
             Comparison::Entry(key, entry) => {
                 let (key, entry) = (part(key, "map key")?, part(entry, "map value")?);
@@ -116,15 +116,10 @@ impl IndexedPredicate {
         }
     }
 
-    /// A field of a tuple of so many.
-    fn field(
-        &self,
-        tuple: &PlannedTerm,
-        (field, count): (usize, usize),
-        inputs: &Inputs<'_>,
-    ) -> Result<Vec<u8>, PlanError> {
-        let tuple = self.part(tuple, "value", inputs, usize::MAX)?;
-        let value = Fields::new(&tuple, count).nth(field).transpose().map_err(invalid_value)?;
+    fn field(&self, field: &TupleField, inputs: &Inputs<'_>) -> Result<Vec<u8>, PlanError> {
+        let tuple = self.part(&field.tuple, "value", inputs, usize::MAX)?;
+        let mut fields = Fields::new(&tuple, field.count);
+        let value = fields.nth(field.field).transpose().map_err(invalid_value)?;
         value.flatten().map(<[u8]>::to_vec).ok_or_else(|| self.unsupported("null", "value"))
     }
 

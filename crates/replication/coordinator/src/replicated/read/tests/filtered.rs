@@ -27,13 +27,13 @@ const KEYS: i32 = 24;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Values {
     /// The last digit of `v` is below; 10: nothing is asked, 0: nothing passes.
-    v: u8,
+    pub(super) v: u8,
     /// Column `w` is set.
-    w: bool,
+    pub(super) w: bool,
     /// The last digit of the static column is below; 10: nothing is asked.
-    statics: u8,
+    pub(super) statics: u8,
     /// So many partitions of four pass.
-    keys: u8,
+    pub(super) keys: u8,
 }
 
 const ANY: Values = Values { v: 10, w: false, statics: 10, keys: 4 };
@@ -58,7 +58,7 @@ impl Values {
     }
 }
 
-fn live(row: RowRef<'_>, id: ColumnId) -> Option<Vec<u8>> {
+pub(super) fn live(row: RowRef<'_>, id: ColumnId) -> Option<Vec<u8>> {
     match row.column(id)? {
         ColumnRef::Simple(cell) => cell.is_live(NOW).then(|| cell.value.to_vec()),
         ColumnRef::Complex(_) => None,

@@ -5,6 +5,7 @@ mod concurrent;
 mod divergence;
 mod filtered;
 mod hostile_pages;
+mod indexed;
 mod local;
 mod nodes;
 mod scans;

@@ -184,6 +184,7 @@ async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
     let store = dist_testing::store(&rt, n, run, snapshot.schema.clone(), |_| {});
     let coordinator = Coordinator::new(rt.clone(), store.await, setup.data.clone());
     coordinator.local().limit_replica_pages(setup.page_tombstones);
+    coordinator.replica().search_with(super::indexed::searcher(coordinator.store().clone()));
     coordinator.replica_reads().serve_scans(Rc::new(move |work, _| {
         if registry(|r| r.refusing.contains(&n)) {
             return Err("it has other columns".to_owned());

@@ -1,0 +1,68 @@
+//! Estimates: counts of the candidates of predicates, without reading them.
+
+use index_format::Counts;
+use index_format::cursor::{Estimate, EstimateStep};
+use index_format::search::{Frontier, Matches};
+use sstable::IndexComponent;
+
+use super::{Searching, Stopped, rows_of};
+
+impl Searching<'_> {
+    /// Sums what each file and memtable holds of each predicate: exactly of files that have the index, all rows of
+    /// others.
+    pub(super) async fn estimate(&mut self) -> Result<Matches, Stopped> {
+        let mut estimates = Vec::new();
+        for number in 0..self.search.predicates.len() {
+            estimates.push(self.estimate_of(number).await?);
+        }
+        let rows = self.table_rows();
+        Ok(Matches { partitions: Vec::new(), frontier: Frontier::Done, estimates, rows })
+    }
+
+    async fn estimate_of(&mut self, number: usize) -> Result<u64, Stopped> {
+        let (asked, _) = self.asked(number)?;
+        let mut sum = 0u64;
+        let view = self.view.clone();
+        for file in view.files.iter().filter(|file| self.may_have(file)).collect::<Vec<_>>() {
+            let rows = match file.reader.index(asked.index) {
+                None => rows_of(file),
+                Some(open) => {
+                    let mut estimate = Estimate::new(&open.summary, asked.ranges.clone());
+                    self.counts(file, IndexComponent::Terms(asked.index), &mut estimate).await?.ids
+                }
+            };
+            sum = sum.saturating_add(rows);
+        }
+        for memtable in view.memtables() {
+            let indexed =
+                memtable.with_index(asked.index, |index| index.estimate(asked.ranges.clone()).ids);
+            sum = sum.saturating_add(indexed.unwrap_or(memtable.mutation_count()));
+        }
+        Ok(sum)
+    }
+
+    async fn counts(
+        &mut self,
+        file: &crate::tables::table_file::TableFile,
+        component: IndexComponent,
+        estimate: &mut Estimate,
+    ) -> Result<Counts, Stopped> {
+        loop {
+            match estimate.advance() {
+                Ok(EstimateStep::Counts(counts)) => return Ok(counts),
+                Ok(EstimateStep::NeedBlock(at)) => {
+                    let block = self.block(file, component, at).await?;
+                    estimate.feed(block);
+                }
+                Err(error) => {
+                    let IndexComponent::Terms(_) = component else { return Err(Stopped::Again) };
+                    let path =
+                        file.reader.meta().file(sstable::Component::Attached(component.name()));
+                    let what = error.to_string();
+                    let error = sstable::SstableError::Corrupt { file: path, offset: 0, what };
+                    return Err(self.lose(file, component, &error));
+                }
+            }
+        }
+    }
+}
