@@ -31,7 +31,7 @@ fn suspects(auth: &Auth, options: &Options) -> BTreeMap<String, String> {
     found.collect()
 }
 
-/// What is known of the stored hashes, by role.
+/// Results for the stored hashes, by role.
 #[derive(Default)]
 struct Verdicts {
     /// Hash, and true if it is that of the default password.

@@ -73,7 +73,7 @@ pub const SETTING_COMMANDS: &[(&str, &[&str])] = &[
 /// Section whose live settings one command changes.
 const GUARDRAILS: &str = "Guardrails";
 
-/// What changes a live setting.
+/// The command or signal that changes a live setting.
 fn live(name: &str) -> String {
     let commands = SETTING_COMMANDS.iter().filter(|(setting, _)| *setting == name);
     let commands = commands.flat_map(|(_, commands)| commands.iter());

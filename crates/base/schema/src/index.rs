@@ -23,7 +23,7 @@ pub struct IndexMetadata {
     pub kind: IndexKind,
     /// Options as the statement had them, with [`INDEX_TARGET`] and, of custom indexes, [`INDEX_CLASS`].
     pub options: BTreeMap<String, String>,
-    /// What is indexed.
+    /// The column, and the part of its values.
     pub target: IndexTarget,
     /// Rules by which queries use it.
     pub rules: IndexRules,

@@ -1,6 +1,6 @@
-//! Destination of events in Scylla's table, and what it is created with.
+//! Destination of events in ScyllaDB's table, and what it is created with.
 //!
-//! Source: Scylla's documentation of its audit log.
+//! Source: ScyllaDB's documentation of its audit log.
 
 use crate::binlog::{Write, WriteFailure};
 use crate::event::{Event, EventRecord, SharedEvent};
@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::Uuid;
 
-/// Scylla's keyspace.
+/// ScyllaDB's keyspace.
 pub(crate) const CREATE_KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS audit WITH replication = \
      {'class': 'NetworkTopologyStrategy', 'replication_factor': 3}";
-/// Scylla's table.
+/// ScyllaDB's table.
 pub(crate) const CREATE_TABLE: &str = "CREATE TABLE IF NOT EXISTS audit.audit_log (date timestamp, node inet, \
      event_time timeuuid, category text, consistency text, table_name text, keyspace_name text, operation text, \
      source inet, username text, error boolean, PRIMARY KEY ((date, node), event_time))";

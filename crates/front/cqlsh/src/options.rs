@@ -340,11 +340,7 @@ pub(crate) fn read(arguments: &[String], environment: &Environment<'_>) -> Resul
             .map_err(in_file),
     };
     let file = option("file");
-    let execute =
-        option("execute").filter(|text| !text.is_empty()).map(|text| match text.trim_end() {
-            done if done.is_empty() || done.ends_with(';') => done.to_owned(),
-            open => format!("{open};"),
-        });
+    let execute = option("execute").filter(|text| !text.is_empty()).map(|text| ended(&text));
     let color = line.values.iter().rev().find(|(name, _)| name.ends_with("color"));
     let color = match color {
         Some((name, _)) => Some(*name == "color"),
@@ -546,6 +542,14 @@ fn zone(config: &Config, environment: &Environment<'_>, notices: &mut Vec<String
         }
     }
     zone
+}
+
+/// Statements with a semicolon behind the last one.
+fn ended(text: &str) -> String {
+    match text.trim_end() {
+        done if done.is_empty() || done.ends_with(';') => done.to_owned(),
+        open => format!("{open};"),
+    }
 }
 
 #[cfg(test)]

@@ -59,9 +59,9 @@ pub enum Admission {
 /// Logins that wait for the end of the same others: what is decided about one holds for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoginQueue {
-    /// Of a network whose free failures are all under way.
+    /// A login of a network whose free failures are all under way.
     Address(u64),
-    /// Of a network and a role that has logged in from there before.
+    /// A login of a network and a role that has logged in from there before.
     Pair(u64, u64),
 }
 

@@ -35,7 +35,7 @@ pub enum Remainder {
     Read(NamedRead),
 }
 
-/// What is common to the reads of a statement.
+/// The part that the reads of a statement share.
 #[derive(Clone, Debug)]
 pub struct NamedReads {
     command: ReadCommand,
@@ -116,7 +116,7 @@ impl NamedReads {
         }
     }
 
-    /// What is left of a read that ended after a clustering (`None`: after its partition).
+    /// The rest of a read that ended after a clustering (`None`: after its partition).
     pub fn after(&self, read: &NamedRead, clustering: Option<&[u8]>) -> Remainder {
         let (MatchedRows::Rows(rows), Some(clustering)) = (&read.rows, clustering) else {
             return Remainder::Nothing;

@@ -7,7 +7,7 @@ use data::command::{Partitions, ReadCommand, ResumePosition, RingBound};
 use index_format::Frontier;
 use stdx::Token;
 
-/// Whether a search can continue.
+/// Outcome of moving the start of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continued {
     /// The command begins after the frontier.

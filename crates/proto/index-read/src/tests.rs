@@ -96,7 +96,7 @@ fn search(command: &ReadCommand, keys: u32) -> IndexSearch {
 /// Keys of a replica, in order: partition, then rows (descending).
 type Model = BTreeMap<(Token, Vec<u8>), Vec<i32>>;
 
-/// What a replica answers: its matches after the command's start, up to some of them.
+/// The answer of a replica: its matches after the command's start, up to some of them.
 fn answer(model: &Model, command: &ReadCommand, keys: usize, kind: usize) -> Matches {
     let Partitions::Range(range) = &command.partitions else { unreachable!() };
     let resumed = command.resume.as_ref().and_then(|resume| resume.clustering.clone());

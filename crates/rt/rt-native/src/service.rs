@@ -102,7 +102,7 @@ pub fn start_workers(
         let both = Arc::clone(&both);
         let run = move || {
             if priority == Priority::Low {
-                // Of this thread alone, on Linux. A thread that keeps its priority works as well.
+                // Linux changes this thread alone. A thread that keeps its priority works as well.
                 let _ = rustix::process::setpriority_process(None, LOW_NICE);
             }
             let end = caught(|| (both.0)());

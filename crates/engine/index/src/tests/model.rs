@@ -286,7 +286,7 @@ impl Model {
         }
     }
 
-    /// What a driver feeds. `given`: how many keys sources without index have given.
+    /// The input of a driver. `given`: how many keys sources without index have given.
     fn answer(&self, need: &SearchNeed, given: &mut BTreeMap<(usize, u32), usize>) -> Fed {
         let file = self.files.get(need.source as usize);
         let index = || file.unwrap().indexes[need.predicate].as_ref().unwrap();

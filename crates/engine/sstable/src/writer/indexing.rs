@@ -71,7 +71,7 @@ pub(super) struct IndexBuild {
     rows_file: AttachedWriter,
     /// Offset of the partition of the last row.
     partition: Option<u64>,
-    /// Of each index.
+    /// One for each index.
     sorters: Vec<Sorter>,
     scratch: Vec<u8>,
     /// A row that could not be entered: rows return no error of their own, which each would pay for.

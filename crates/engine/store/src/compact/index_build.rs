@@ -12,6 +12,7 @@ use rt::Group;
 use crate::compact::Compactor;
 use crate::compact::compaction::{Job, options_of};
 use crate::compact::upgrade;
+use crate::files::index_marks::write_indexed;
 use crate::tables::table::TableState;
 
 /// Clears the mark of a running build when dropped.
@@ -70,6 +71,6 @@ fn tables_with_indexes(compactor: &Compactor) -> Vec<Rc<TableState>> {
 pub(crate) async fn note_built(compactor: &Compactor) {
     for table in tables_with_indexes(compactor) {
         table.follow_indexes();
-        compactor.files.write_indexed(&table).await;
+        write_indexed(&compactor.files, &table).await;
     }
 }

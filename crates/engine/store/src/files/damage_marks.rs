@@ -154,7 +154,9 @@ impl Files {
         bad.extend(self.open_looked(table, list.as_deref()).await);
         let indexed = index_marks::list_name(shard);
         if let Some((directory, _)) = marks.iter().find(|(_, entry)| entry.name == indexed) {
-            bad.extend(self.open_indexed(table, &format!("{directory}/{indexed}")).await);
+            bad.extend(
+                index_marks::open_indexed(self, table, &format!("{directory}/{indexed}")).await,
+            );
         }
         bad.extend(index_marks::defects(table));
         let mut rewritten = Vec::new();

@@ -46,41 +46,39 @@ pub(crate) fn defects(table: &TableState) -> Vec<String> {
     found
 }
 
-impl Files {
-    /// Reads the list of built indexes of a table being opened. Returns the error of the list.
-    pub(crate) async fn open_indexed(&self, table: &TableState, path: &str) -> Option<String> {
-        let fs = self.env.rt.fs();
-        let read = marks::read_lines(&fs, marks::INDEXED, path, LIST_BYTES_MAX).await;
-        let read = read.and_then(|body| match body {
-            None => Ok(BTreeSet::new()),
-            Some(body) => of_lines(&body).ok_or_else(marks::unknown_lines),
-        });
-        match read {
-            Ok(built) => {
-                table.indexes.open(built);
-                None
-            }
-            Err(why) => {
-                let then = "an index counts as built when all files have it";
-                Some(format!("{path} is ignored and will be rewritten, {then}: {why}"))
-            }
+/// Reads the list of built indexes of a table being opened. Returns the error of the list.
+pub(super) async fn open_indexed(files: &Files, table: &TableState, path: &str) -> Option<String> {
+    let fs = files.env.rt.fs();
+    let read = marks::read_lines(&fs, marks::INDEXED, path, LIST_BYTES_MAX).await;
+    let read = read.and_then(|body| match body {
+        None => Ok(BTreeSet::new()),
+        Some(body) => of_lines(&body).ok_or_else(marks::unknown_lines),
+    });
+    match read {
+        Ok(built) => {
+            table.indexes.open(built);
+            None
+        }
+        Err(why) => {
+            let then = "an index counts as built when all files have it";
+            Some(format!("{path} is ignored and will be rewritten, {then}: {why}"))
         }
     }
+}
 
-    /// Writes the list, if it changed. A failure is retried at the next call.
-    pub(crate) async fn write_indexed(&self, table: &TableState) {
-        if table.dropped.get() || !table.has_directory.get() {
-            return;
-        }
-        let Some(built) = table.indexes.take_changed() else { return };
-        let name = list_name(self.env.shard().0);
-        let written = match self.mark_path(table, &name).await {
-            Ok(path) => self.env.rt.fs().write_atomic(&path, encode(&built)).await.is_ok(),
-            Err(_) => false,
-        };
-        if !written {
-            table.indexes.put_back();
-        }
+/// Writes the list, if it changed. A failure is retried at the next call.
+pub(crate) async fn write_indexed(files: &Files, table: &TableState) {
+    if table.dropped.get() || !table.has_directory.get() {
+        return;
+    }
+    let Some(built) = table.indexes.take_changed() else { return };
+    let name = list_name(files.env.shard().0);
+    let written = match files.mark_path(table, &name).await {
+        Ok(path) => files.env.rt.fs().write_atomic(&path, encode(&built)).await.is_ok(),
+        Err(_) => false,
+    };
+    if !written {
+        table.indexes.put_back();
     }
 }
 

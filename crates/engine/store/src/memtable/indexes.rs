@@ -13,7 +13,7 @@ use stdx::{Token, Uuid};
 /// See the module.
 pub(crate) struct MemtableIndexes {
     indexes: Rc<TableIndexes>,
-    /// Of each index.
+    /// One for each index.
     maps: Vec<MemtableIndex<Arc<RowKey>>>,
     scratch: Vec<u8>,
     bytes: usize,

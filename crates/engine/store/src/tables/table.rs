@@ -257,11 +257,11 @@ pub(crate) struct TableVersion {
     pub(crate) cached_rows: CachedRows,
     /// Its indexes; `None`: it has none.
     pub(crate) indexes: Option<Rc<TableIndexes>>,
-    /// What follows its writes beside the memtable.
+    /// Consumer of its writes beside the memtable.
     pub(crate) follower: WriteFollower,
 }
 
-/// What follows the writes of a table beside its memtable. A table of counters has no indexes.
+/// Consumer of the writes of a table beside its memtable. A table of counters has no indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteFollower {
     /// Nothing.

@@ -212,7 +212,7 @@ fn the_end_of_a_connection_is_counted_though_the_ring_of_shard_0_is_full() {
     });
 }
 
-/// It was told as too many connections of the role.
+/// It was reported as too many connections of the role.
 #[test]
 fn a_login_is_counted_though_the_ring_of_shard_0_is_full() {
     on_last_shard(2, |server, rt| async move {

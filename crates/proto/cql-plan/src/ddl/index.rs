@@ -31,8 +31,8 @@ use crate::java_hash;
 use crate::properties::Properties;
 use crate::tables::full_name;
 
-/// True once the engine answers queries by indexes: until then CREATE INDEX is refused after all checks.
-pub const INDEXES_AVAILABLE: bool = false;
+/// True: the engine answers queries by indexes. With false CREATE INDEX is refused after all checks.
+pub const INDEXES_AVAILABLE: bool = true;
 
 /// Class of an index whose statement names none.
 const LEGACY: &str = "legacy_local_table";

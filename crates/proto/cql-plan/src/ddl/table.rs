@@ -141,10 +141,8 @@ fn definition_at(
         true => Some(compact::form(&types, &in_key, &key)?),
         false => None,
     };
-    if compact.is_none()
-        && key.clustering.is_empty()
-        && types.values().any(|(_, is_static)| *is_static)
-    {
+    let has_statics = types.values().any(|(_, is_static)| *is_static);
+    if compact.is_none() && key.clustering.is_empty() && has_statics {
         return Err(PlanError::invalid(STATICS_WITHOUT_CLUSTERING));
     }
     if has_counters {

@@ -46,7 +46,7 @@ fn ck_of(clustering: &[u8]) -> i32 {
     i32::from_be_bytes(value.try_into().unwrap())
 }
 
-/// What rows have in the indexes: of partitions, of rows.
+/// Entries of rows in the indexes: of partitions, of rows.
 struct Shown {
     indexes: TableIndexes,
     partitions: BTreeMap<i32, Entries>,

@@ -144,7 +144,7 @@ impl IndexReads {
     }
 }
 
-/// Whether an indexed read goes on.
+/// The wish of the sink after some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     More,
@@ -158,7 +158,7 @@ struct IndexRead<'a, S> {
     comparator: ClusteringComparator,
     named: NamedReads,
     stream: RowStream<'a, S>,
-    /// What is not searched yet, of the whole statement.
+    /// The part of the statement that is not searched yet.
     rest: ReadCommand,
     matching: Matching,
     estimates: DriverEstimates,

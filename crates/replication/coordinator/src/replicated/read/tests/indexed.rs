@@ -343,7 +343,7 @@ fn one_slow_or_cut_replica_does_not_keep_a_quorum_from_being_searched() {
     for n in 1..=2 {
         let filter = Values { v: 5, w: false, statics: 10, keys: 4 };
         let command = ReadCommand { wants_static: false, ..all() };
-        // Each search and each read by name waits for the silent replica anew.
+        // Each search and each read by name waits for the silent replica again.
         let ask = Ask { by_page: true, ..Ask::at(Consistency::Quorum) };
         let found = read(&nodes, n, &command, &ask, (filter, predicates(filter)));
         assert!(found.result.is_ok(), "{:?}", found.result);
