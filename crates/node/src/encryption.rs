@@ -416,6 +416,27 @@ mod tests {
         });
     }
 
+    #[test]
+    fn the_threads_of_handshakes_do_not_hold_up_a_stop() {
+        run(|rt| async move {
+            write(&rt, "/tls/k.pem", &[certificate_until(2040).as_bytes()]).await;
+            let options = options("{enabled: true, keystore: /tls/k.pem}");
+            let keys = load(&rt, &options).await.unwrap().unwrap();
+            let gate = rt.gate("keys");
+            let follower = keys.follow(&rt, &gate, Rc::new(|_: TlsServer| ()));
+            let watched = follower.failure();
+            gate.spawn(&rt, rt::Group::Admin, "watch", async move {
+                assert_eq!(watched.await, None);
+            })
+            .unwrap();
+            rt.request_stop();
+            // The follower, and with it the threads, outlives the gate.
+            let closed = rt.timeout(rt.now() + Duration::from_secs(60), gate.close()).await;
+            assert!(closed.is_ok());
+            drop(follower);
+        });
+    }
+
     /// A trust store or a list of revoked certificates must reach a node whose own certificate has expired.
     #[test]
     fn an_expired_certificate_in_use_does_not_block_other_changes() {

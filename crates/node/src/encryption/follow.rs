@@ -1,7 +1,10 @@
 //! Follows the files of one section of the settings: reloads them when they change, reports expiring certificates.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use rt::service::ServiceFailure;
@@ -94,14 +97,18 @@ impl KeyFollower {
         }
     }
 
-    /// Waits for an unexpected end of the threads that compute the handshakes.
+    /// Waits for an unexpected end of the threads that compute the handshakes, until the node is asked to stop: a gate
+    /// that waits for this must not wait for the threads, which end with the shard.
     pub(crate) fn failure(&self) -> impl Future<Output = Option<ServiceFailure>> + use<> {
-        let failure = self.pool.as_ref().map(HandshakePool::failure);
+        let (rt, failure) = (self.rt.clone(), self.pool.as_ref().map(HandshakePool::failure));
         async move {
-            match failure {
-                Some(failure) => failure.await,
-                None => None,
-            }
+            let mut failure = pin!(failure?);
+            let mut stopping = pin!(rt.stop_requested());
+            poll_fn(|cx| match failure.as_mut().poll(cx) {
+                Poll::Ready(failed) => Poll::Ready(failed),
+                Poll::Pending => stopping.as_mut().poll(cx).map(|()| None),
+            })
+            .await
         }
     }
 
