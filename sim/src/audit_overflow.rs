@@ -479,7 +479,9 @@ mod tests {
         let dropping = contrary(0);
         assert!(dropping.contains("events were dropped with block"), "{dropping}");
         let delaying = contrary(1);
-        assert!(delaying.contains("the log delayed a write"), "{delaying}");
+        // A node that delays writes also queues more than one that drops events may.
+        let seen = ["the log delayed a write", "bytes of events were queued"];
+        assert!(seen.iter().any(|error| delaying.contains(error)), "{delaying}");
     }
 
     #[test]

@@ -192,11 +192,9 @@ const REFUSED_HERE: &[&str] = &[
     "ALTER MATERIALIZED VIEW",
     "CREATE AGGREGATE",
     "CREATE FUNCTION",
-    "CREATE INDEX",
     "CREATE MATERIALIZED VIEW",
     "DROP AGGREGATE aks.",
     "DROP FUNCTION aks.",
-    "DROP INDEX aks.",
     "DROP MATERIALIZED VIEW",
     "GRANT EXECUTE ON FUNCTION",
 ];
@@ -237,7 +235,7 @@ fn every_kind_of_request_gives_the_line_that_cassandra_writes() {
         let expected = include_str!("testdata/audit/cassandra-5.0.9.txt");
         let differing = expected.lines().zip(written.lines()).filter(|(a, b)| a != b);
         let count = differing.map(|(a, b)| check_otherwise(a, b)).count();
-        assert_eq!(count, 14);
+        assert_eq!(count, 11);
         assert_eq!(written.lines().count(), expected.lines().count());
     });
 }
