@@ -117,8 +117,8 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
         let mut one = std::iter::from_fn(|| one.take());
         let mut walk = RingWalk::new(plan.placements(), tokens, of_token);
         let ranges: &mut dyn Iterator<Item = SubRange> = if is_one { &mut one } else { &mut walk };
-        let (mut ahead, mut searched) = (next_merged(&mut None, ranges), 0_u32);
         let mut held = None;
+        let (mut ahead, mut searched) = (next_merged(&mut held, ranges), 0_u32);
         if let Some(first) = &ahead
             && let Some(outdated) = self.choose_driver(&searches, first).await?
         {
