@@ -19,6 +19,7 @@ mod fault_points;
 mod fixed;
 mod folded;
 mod history;
+mod indexes;
 mod intruder;
 mod inverted;
 mod key_provider;

@@ -10,6 +10,7 @@ use stdx::Instant;
 
 use crate::checks::{EpochView, Loss, Trouble};
 use crate::folded::Folded;
+use crate::indexes::Indexes;
 use crate::inverted::Inverted;
 use crate::leaks::Holdings;
 use crate::nodes::{Nodes, Reply};
@@ -29,6 +30,8 @@ pub struct Clients {
     pub inverted: Rc<RefCell<Inverted>>,
     /// Aggregations and filters with known answers.
     pub folded: Rc<RefCell<Folded>>,
+    /// Writes of the indexed table and answers by its indexes.
+    pub indexes: Rc<RefCell<Indexes>>,
     /// Requests, without those of the surveys.
     pub asked: usize,
 }

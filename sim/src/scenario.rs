@@ -42,6 +42,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("inverted", include_str!("../scenarios/inverted.toml")),
     ("scans", include_str!("../scenarios/scans.toml")),
     ("filters", include_str!("../scenarios/filters.toml")),
+    ("indexes", include_str!("../scenarios/indexes.toml")),
     ("encrypted", include_str!("../scenarios/encrypted.toml")),
     ("sealed", include_str!("../scenarios/sealed.toml")),
 ];
@@ -256,6 +257,8 @@ pub struct Scenario {
     pub inverted: u64,
     /// Clients that aggregate and filter tables whose rows are known.
     pub folding: u64,
+    /// Clients that write an indexed table and read by its indexes.
+    pub indexing: u64,
     /// Pages of scans between shards and nodes have a few rows.
     pub small_pages: bool,
     /// Most keys are written and read at other levels than QUORUM.
@@ -336,6 +339,7 @@ impl Scenario {
             strategies: number("strategies", 0) > 0,
             inverted: number("workload.inverted", 0),
             folding: number("workload.folding", 0),
+            indexing: number("workload.indexing", 0),
             small_pages: number("small_pages", 0) > 0,
             levels: number("workload.levels", 0) > 0,
             encryption: number("encryption", 0) > 0,

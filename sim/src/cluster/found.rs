@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rt::Rt;
 
-use super::{QUIET, START_MAX};
+use super::{QUIET, START_MAX, indexed};
 use crate::counts;
 use crate::folded;
 use crate::large;
@@ -39,6 +39,7 @@ pub(super) fn found(run: &mut Run) -> Result<(), String> {
             survey::create_one(&mut client, &table.create()).await
         })??;
     }
+    indexed::create(run)?;
     let (all, scenario) = (run.nodes.addresses(), run.nodes.scenario.clone());
     run.nodes.ask("the tables on all nodes", START_MAX, move |rt| async move {
         for address in all {

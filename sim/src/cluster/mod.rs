@@ -2,6 +2,7 @@
 //! break (safety), then everything healed (liveness), then what the checkers want to see.
 
 mod found;
+mod indexed;
 mod verdict;
 
 use std::cell::RefCell;
@@ -93,7 +94,8 @@ fn carry_out(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Result<(Run,
 fn safety(run: &mut Run) -> Result<BTreeMap<&'static str, u64>, String> {
     let (scenario, addresses) = (run.nodes.scenario.clone(), run.nodes.addresses());
     let clients = (scenario.clients + scenario.inverted + scenario.folding) as usize;
-    run.clients.progress.begin(scenario.operations, clients);
+    run.clients.progress.begin(scenario.operations, clients + indexed::clients(&scenario));
+    indexed::start_clients(run, &addresses);
     for number in 0..scenario.folding {
         let (to, progress) = (addresses.clone(), run.clients.progress.clone());
         let folded = run.clients.folded.clone();

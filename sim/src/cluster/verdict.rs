@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::QUIET;
+use super::{QUIET, indexed};
 use crate::cells;
 use crate::checks;
 use crate::counts;
@@ -58,6 +58,7 @@ pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
         let answers = run.clients.folded.borrow().answers();
         run.nodes.probes.bump("scan whose answer is known", answers);
     }
+    indexed::look(run)?;
     let found = run
         .nodes
         .ask("reading the batches", SURVEY_MAX, move |rt| survey::read_batches(rt, first))??;
@@ -77,6 +78,7 @@ pub(super) fn verdict(run: &mut Run) -> Result<(), String> {
     counts::within(&shared.counts)?;
     run.clients.inverted.borrow().verdict()?;
     run.clients.folded.borrow().verdict()?;
+    run.clients.indexes.borrow().verdict()?;
     checks::batches(history, &found)?;
     checks::converged(&tables)?;
     checks::schema(history, &views)?;
