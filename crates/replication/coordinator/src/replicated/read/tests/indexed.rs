@@ -299,6 +299,22 @@ fn an_indexed_read_at_quorum_shows_what_a_filter_over_everything_shows() {
 }
 
 #[test]
+fn an_indexed_read_of_more_nodes_than_replicas_searches_every_range() {
+    for factor in [1, 2] {
+        let nodes = Nodes::start(&Options { factor, ..Options::new(9) });
+        let writes: Vec<_> =
+            (0..KEYS).map(|key| (insert(key, 1, "v1", 1), vec![1, 2, 3])).collect();
+        nodes.write_all(&writes);
+        let filter = Values { v: 2, w: false, statics: 10, keys: 4 };
+        for n in 1..=3 {
+            let ask = Ask::at(Consistency::Quorum);
+            let found = read(&nodes, n, &all(), &ask, (filter, predicates(filter)));
+            assert_eq!(found.rows, expected(&nodes, &all(), filter), "factor {factor}, n{n}");
+        }
+    }
+}
+
+#[test]
 fn parts_of_a_row_that_match_on_different_replicas_are_one_match() {
     let nodes = Nodes::start(&Options::new(7));
     let cell =
