@@ -226,7 +226,7 @@ impl Search {
     fn settle_pending(&mut self) -> Option<SearchStep> {
         let (candidate, purpose) = self.pending.take()?;
         let Some(key) = candidate.key.clone() else {
-            let Some(place) = candidate.place else { return None };
+            let place = candidate.place?;
             let (predicate, source) = (self.order.first().copied().unwrap_or(0), candidate.source);
             let (wanted, target) = (Wanted::Key(place), Target::Pending);
             self.pending = Some((candidate, purpose));

@@ -206,12 +206,8 @@ impl TableIndexes {
 
 fn put_column(row: &IndexedRow<'_>, id: ColumnId, mut put: impl FnMut(&[u8], &[u8])) {
     match row.row.column(id) {
-        None => {}
-        Some(ColumnRef::Simple(cell)) => {
-            if has_value(&cell) {
-                put(&[], cell.value);
-            }
-        }
+        Some(ColumnRef::Simple(cell)) if has_value(&cell) => put(&[], cell.value),
+        None | Some(ColumnRef::Simple(_)) => {}
         Some(ColumnRef::Complex(complex)) => {
             let cells = complex.cells().filter(|(_, cell)| has_value(cell));
             cells.for_each(|(path, cell)| put(path, cell.value));

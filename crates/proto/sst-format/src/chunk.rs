@@ -6,6 +6,9 @@ pub struct Chunk {
     bytes: Vec<u8>,
 }
 
+/// Memory of a chunk beside its bytes: itself, and the two counts of its `Rc`.
+const OVERHEAD: usize = size_of::<Chunk>() + 2 * size_of::<usize>();
+
 impl Chunk {
     /// A block of bytes that the caller verified.
     #[inline]
@@ -22,6 +25,6 @@ impl Chunk {
     /// Memory that the chunk holds, for cache budgets.
     #[inline]
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.capacity() + size_of::<Chunk>() + 2 * size_of::<usize>()
+        self.bytes.capacity().saturating_add(OVERHEAD)
     }
 }

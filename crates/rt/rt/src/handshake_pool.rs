@@ -141,7 +141,7 @@ impl Step {
 
     /// Returns how the last step went.
     pub(crate) fn outcome(&self) -> Result<(), &str> {
-        self.outcome.as_ref().map(|()| ()).map_err(String::as_str)
+        self.outcome.as_ref().copied().map_err(String::as_str)
     }
 
     /// Returns the session and the bytes that follow its handshake.

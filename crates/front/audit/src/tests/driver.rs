@@ -1,4 +1,5 @@
 //! The writer and the files in a simulated world: sinks that fail or hang, full queues, restarts.
+#![allow(clippy::disallowed_types, reason = "an archiver is shared with threads of the node")]
 
 use super::{event, record as record_of};
 use crate::binary::{self, Record};

@@ -32,6 +32,9 @@ enum Planned {
     Outdated(Epoch),
 }
 
+/// A search of a sub-range that runs.
+type Searching<'a> = Pin<Box<dyn Future<Output = Result<Matches, SearchError>> + 'a>>;
+
 /// Runs all at the same time to their ends.
 async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Some(future), None)).collect();
@@ -188,8 +191,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
         searches: &RangeSearch<'_>,
         batch: Vec<SubRange>,
     ) -> Result<Option<Planned>, IndexReadError> {
-        let mut running: Vec<Pin<Box<dyn Future<Output = Result<Matches, SearchError>> + '_>>> =
-            Vec::with_capacity(batch.len());
+        let mut running: Vec<Searching<'_>> = Vec::with_capacity(batch.len());
         for sub in &batch {
             let search = self.search(self.part(sub.range));
             running.push(Box::pin(searches.run(sub.plan.clone(), search)));
