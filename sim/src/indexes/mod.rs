@@ -155,7 +155,7 @@ pub async fn create(
     Ok(())
 }
 
-/// What all clients of a run have.
+/// State that all clients of a run share.
 #[derive(Clone)]
 pub struct IndexClients {
     pub addresses: Vec<SocketAddr>,

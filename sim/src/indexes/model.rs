@@ -40,7 +40,7 @@ impl RowState {
     }
 }
 
-/// What a write does to a cell.
+/// Effect of a write on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellChange {
     Keep,
@@ -48,7 +48,7 @@ pub enum CellChange {
     Clear,
 }
 
-/// What a write does to a row.
+/// Effect of a write on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// INSERT: the row lives without cells too.
@@ -101,7 +101,7 @@ struct WriteRecord {
 }
 
 impl WriteRecord {
-    /// Whether its values may have expired, for each possibility.
+    /// For each possibility: its values may have expired.
     fn expiries(&self, window: &Window) -> &'static [bool] {
         if !matches!(self.change, Change::Expire(_)) {
             return &[false];

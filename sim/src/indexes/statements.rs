@@ -90,7 +90,7 @@ impl Draw {
             }
             62..74 => {
                 let cells = self.cells();
-                of_row(Change::Insert(cells), insert(&cells, (p, c), stamp))
+                of_row(Change::Insert(cells), insert(&cells, p, c, stamp))
             }
             74..84 => of_row(Change::Delete, format!("{delete} {row}")),
             84..88 => {
@@ -146,8 +146,7 @@ fn assigned(cells: &[CellChange; 3]) -> String {
     all.join(", ")
 }
 
-fn insert(cells: &[CellChange; 3], key: (i32, i32), stamp: i64) -> String {
-    let (p, c) = key;
+fn insert(cells: &[CellChange; 3], p: i32, c: i32, stamp: i64) -> String {
     let (mut names, mut values) = (String::new(), String::new());
     for (name, cell) in COLUMNS.into_iter().zip(cells) {
         let value = match cell {
