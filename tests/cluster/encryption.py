@@ -196,7 +196,8 @@ class Encryption(Test):
             until(f"{node} encrypts", lambda: self.handshakes(node) > (before if node == 2 else 0))
             assert self.metric(node, "helenus_internode_clear_fallbacks_total") == 0
         insert = SimpleStatement("INSERT INTO ks.t (k, v) VALUES (-1, 'x')", consistency_level=ConsistencyLevel.ALL)
-        self.connection.session.execute(insert)
+        # The driver's connections of before the restarts may be closed without its knowledge.
+        self.connection.on(1, insert)
 
     def close(self):
         self.stop.set()
