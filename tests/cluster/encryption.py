@@ -196,7 +196,7 @@ class Encryption(Test):
             until(f"{node} encrypts", lambda: self.handshakes(node) > (before if node == 2 else 0))
             assert self.metric(node, "helenus_internode_clear_fallbacks_total") == 0
         insert = SimpleStatement("INSERT INTO ks.t (k, v) VALUES (-1, 'x')", consistency_level=ConsistencyLevel.ALL)
-        # The driver's connections of before the restarts may be closed without its knowledge.
+        # The driver reconnects late where the node of its control connection was the first to be restarted.
         self.connection.on(1, insert)
 
     def close(self):

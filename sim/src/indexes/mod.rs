@@ -58,8 +58,9 @@ pub struct Indexes {
     writes: i64,
     /// Indexes are created while clients write, not before.
     is_late: bool,
-    /// Which indexes exist, unless a change is not acknowledged.
     layout: Layout,
+    /// A change of the indexes is not acknowledged: any of them may exist, on any of its columns.
+    is_changing: bool,
     wrong: Option<String>,
     /// Answers that were checked, rows in them, reads without an answer, those that failed at replicas.
     answers: u64,
@@ -180,6 +181,7 @@ impl IndexClients {
             let length = if exist { INDEX_MILLIS } else { INDEX_MILLIS / 4 };
             rt.sleep(Duration::from_millis(1 + rt.random_u64() % length)).await;
             let layout = self.indexes.borrow().layout;
+            self.indexes.borrow_mut().is_changing = true;
             match (exist, draw.below(4)) {
                 (false, _) => self.until_done(&mut link, &creations(layout)).await,
                 (true, 0) => self.until_done(&mut link, &[drop_index("of_l")]).await,
@@ -190,6 +192,10 @@ impl IndexClients {
                 }
             }
             exist = !exist;
+            // Otherwise the change may have been interrupted.
+            if self.progress.goes_on() {
+                self.indexes.borrow_mut().is_changing = false;
+            }
         }
         self.progress.ended();
     }
@@ -273,6 +279,9 @@ pub async fn look(
         histories.retry(&write.keys);
         histories.acknowledge(&write.keys, rt.now());
     }
+    if indexes.borrow().is_changing {
+        look.drop_indexes(&mut link).await?;
+    }
     look.create_indexes(&mut link).await?;
     // Nothing expires from here on.
     rt.sleep(TTL * 3).await;
@@ -324,15 +333,20 @@ impl FinalLook<'_> {
         }
     }
 
-    /// Creates the indexes that do not exist. An interrupted change may have left others: then all are dropped first.
+    async fn drop_indexes(&self, link: &mut Link<'_>) -> Result<(), String> {
+        for name in NAMES {
+            self.answer(link, &drop_index(name), None).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates the indexes that do not exist.
     async fn create_indexes(&self, link: &mut Link<'_>) -> Result<(), String> {
         while let Err(why) = self.try_to_create(link).await {
             if self.rt.now() > self.until {
                 return Err(why);
             }
-            for name in NAMES {
-                self.answer(link, &drop_index(name), None).await?;
-            }
+            self.drop_indexes(link).await?;
         }
         Ok(())
     }

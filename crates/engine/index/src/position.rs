@@ -40,7 +40,7 @@ impl SearchRange {
         token_of(&self.range.end)
     }
 
-    /// Returns true if partitions of this token are behind the range.
+    /// Returns true if the range ends before this token.
     pub(crate) fn is_before_token(&self, token: Token) -> bool {
         token > self.last_token()
     }

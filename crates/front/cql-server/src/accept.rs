@@ -103,7 +103,7 @@ impl CqlServer {
         if too_many || too_many_of_ip {
             server.counters.refused_connections.inc();
             tracing::warn!(%peer, "connection refused: too many connections");
-            // As Cassandra does: several drivers wait for an answer until their time-out when they read an end.
+            // Like Cassandra. After a plain close several drivers wait for an answer until their timeout.
             conn.reset();
             return;
         }

@@ -544,7 +544,7 @@ fn zone(config: &Config, environment: &Environment<'_>, notices: &mut Vec<String
     zone
 }
 
-/// Statements with a semicolon behind the last one.
+/// Appends the semicolon that the last statement lacks.
 fn ended(text: &str) -> String {
     match text.trim_end() {
         done if done.is_empty() || done.ends_with(';') => done.to_owned(),

@@ -99,14 +99,7 @@ impl TableIndex {
             TargetPart::Keys => Target::Keys,
             TargetPart::Entries => Target::Entries,
         };
-        let is = |option: &str, text: &str| {
-            index.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case(text))
-        };
-        let text = TextOptions {
-            ignores_case: is("case_sensitive", "false"),
-            normalizes: is("normalize", "true"),
-            folds_to_ascii: is("ascii", "true"),
-        };
+        let text = text_options(index);
         let encoder = TermEncoder::new(&column.ty, target, text).ok()?;
         let function = index.target.part.function().unwrap_or_default();
         let ty = column.ty.to_marshal_name();
@@ -114,6 +107,18 @@ impl TableIndex {
         let definition = crc32(definition.as_bytes());
         let part = IndexedPart::of_column(column);
         Some(TableIndex { id: index.id, name: index.name.clone(), part, encoder, definition })
+    }
+}
+
+/// Returns how an index changes text before it compares it.
+pub fn text_options(index: &IndexMetadata) -> TextOptions {
+    let is = |option: &str, text: &str| {
+        index.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case(text))
+    };
+    TextOptions {
+        ignores_case: is("case_sensitive", "false"),
+        normalizes: is("normalize", "true"),
+        folds_to_ascii: is("ascii", "true"),
     }
 }
 

@@ -120,7 +120,7 @@ pub enum MatchedRows {
 pub enum Frontier {
     /// The end of what was asked for.
     Done,
-    /// All lower tokens; nothing is said of this one.
+    /// All lower tokens, not this one.
     Before {
         /// The token.
         token: Token,

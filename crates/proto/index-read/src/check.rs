@@ -1,4 +1,4 @@
-//! Checks of an answer of another node: that it lies in the range asked for, ascends, and gets on.
+//! Checks of an answer of another node: it lies in the requested range, ascends, and makes progress.
 
 use std::cmp::Ordering;
 
@@ -82,7 +82,7 @@ fn check_frontier(
     order: &ClusteringComparator,
 ) -> Result<(), &'static str> {
     let frontier = &matches.frontier;
-    let gets_on = match (frontier, &search.command.partitions) {
+    let advances = match (frontier, &search.command.partitions) {
         (Frontier::Done, _) => return Ok(()),
         (Frontier::Before { .. }, Partitions::Key(_)) => false,
         (Frontier::Before { token }, Partitions::Range(range)) => {
@@ -99,7 +99,7 @@ fn check_frontier(
                     .is_none_or(|before| order.compare(before, clustering) == Ordering::Less)
         }
     };
-    if !gets_on {
+    if !advances {
         return Err("its frontier does not lie in what was asked for, after the start");
     }
     let last = matches.partitions.last().map(|last| match &last.rows {
@@ -114,7 +114,7 @@ fn check_frontier(
         MatchedRows::Whole => Frontier::After { token: last.token, key: last.key.clone() },
     });
     match last.is_some_and(|last| compare(&last, frontier, order) == Ordering::Greater) {
-        true => Err("it holds matches behind its frontier"),
+        true => Err("it holds matches after its frontier"),
         false => Ok(()),
     }
 }
@@ -123,13 +123,13 @@ fn is_within(asked: &Partitions, token: Token, key: &[u8]) -> bool {
     match asked {
         Partitions::Key(asked) => asked == key,
         Partitions::Range(range) => {
-            is_behind(&range.start, token, key) && !is_behind(&range.end, token, key)
+            is_after(&range.start, token, key) && !is_after(&range.end, token, key)
         }
     }
 }
 
 /// Returns true if a partition lies after a bound.
-fn is_behind(bound: &RingBound, token: Token, key: &[u8]) -> bool {
+fn is_after(bound: &RingBound, token: Token, key: &[u8]) -> bool {
     match bound {
         RingBound::Token { token: at, after } => {
             if *after {

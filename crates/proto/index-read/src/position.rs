@@ -16,7 +16,7 @@ pub enum Continued {
     Over,
 }
 
-/// Moves a command behind the frontier of its search.
+/// Moves the start of a command to after the frontier of its search.
 pub fn advance(command: &mut ReadCommand, frontier: &Frontier) -> Continued {
     let inside = |clustering: &[u8]| {
         Some(ResumePosition { clustering: Some(clustering.to_vec()), rows_in_partition: 0 })

@@ -231,25 +231,25 @@ fn an_answer_outside_of_the_search_is_refused() {
     command.resume =
         Some(data::command::ResumePosition { clustering: Some(row(5)), rows_in_partition: 0 });
     let search = search(&command, 3);
-    let said = |partitions: &[MatchedPartition], frontier: Frontier| {
+    let accepted = |partitions: &[MatchedPartition], frontier: Frontier| {
         let matches = Matches { partitions: partitions.to_vec(), frontier, ..Matches::none(1) };
         check(&matches, &search, &order).is_ok()
     };
     let inside =
         |n, value| Frontier::Inside { token: token(n), key: key(n), clustering: row(value) };
-    assert!(said(&[partition(2, &[4, 3]), partition(6, &[1])], Frontier::Done));
-    assert!(!said(&[partition(2, &[4, 3]), partition(6, &[2, 1])], Frontier::Done), "too many");
-    assert!(!said(&[partition(2, &[5])], Frontier::Done), "given before");
-    assert!(!said(&[partition(2, &[3, 4])], Frontier::Done), "rows descend in this table");
-    assert!(!said(&[partition(4, &[1]), partition(2, &[4])], Frontier::Done));
-    assert!(!said(&[partition(1, &[4])], Frontier::Done), "before the range");
-    assert!(!said(&[partition(8, &[4])], Frontier::Done), "after the range");
-    assert!(!said(&[partition(2, &[])], Frontier::Done));
-    assert!(said(&[], inside(2, 4)));
-    assert!(!said(&[], inside(2, 5)), "it does not get on");
-    assert!(said(&[], Frontier::Before { token: Token(token(2).0 + 1) }));
-    assert!(!said(&[], Frontier::Before { token: token(2) }), "it does not get on");
-    assert!(!said(&[partition(4, &[1])], inside(2, 4)), "a match behind the frontier");
+    assert!(accepted(&[partition(2, &[4, 3]), partition(6, &[1])], Frontier::Done));
+    assert!(!accepted(&[partition(2, &[4, 3]), partition(6, &[2, 1])], Frontier::Done), "too many");
+    assert!(!accepted(&[partition(2, &[5])], Frontier::Done), "given before");
+    assert!(!accepted(&[partition(2, &[3, 4])], Frontier::Done), "rows descend in this table");
+    assert!(!accepted(&[partition(4, &[1]), partition(2, &[4])], Frontier::Done));
+    assert!(!accepted(&[partition(1, &[4])], Frontier::Done), "before the range");
+    assert!(!accepted(&[partition(8, &[4])], Frontier::Done), "after the range");
+    assert!(!accepted(&[partition(2, &[])], Frontier::Done));
+    assert!(accepted(&[], inside(2, 4)));
+    assert!(!accepted(&[], inside(2, 5)), "no progress");
+    assert!(accepted(&[], Frontier::Before { token: Token(token(2).0 + 1) }));
+    assert!(!accepted(&[], Frontier::Before { token: token(2) }), "no progress");
+    assert!(!accepted(&[partition(4, &[1])], inside(2, 4)), "a match after the frontier");
     let two = Matches::none(2);
     assert!(check(&two, &search, &order).is_err(), "one predicate has one estimate");
 }

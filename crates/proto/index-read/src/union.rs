@@ -73,7 +73,7 @@ fn add_rows(rows: &mut MatchedRows, more: MatchedRows, order: &ClusteringCompara
     }
 }
 
-/// Removes what lies behind the frontier. A partition that is given whole is complete.
+/// Removes matches after the frontier. A partition that is given whole is complete.
 fn cut(
     partitions: &mut Vec<MatchedPartition>,
     frontier: &mut Frontier,

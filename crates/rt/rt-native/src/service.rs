@@ -68,7 +68,7 @@ pub enum Priority {
     /// That of shards.
     #[default]
     Usual,
-    /// A tenth of that: a shard that wakes up goes first, and on a busy processor the thread goes on slowly.
+    /// A tenth of that: a shard that wakes up preempts the thread, which proceeds slowly on a busy processor.
     Low,
 }
 

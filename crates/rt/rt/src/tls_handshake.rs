@@ -122,7 +122,7 @@ pub(crate) async fn first_bytes(
         return Err(failed(conn, IoErrorKind::Disconnected, "closed before its handshake"));
     }
     if plain == PlainText::Refused && !is_handshake(&first) {
-        // As Cassandra does: several drivers wait for an answer until their time-out when they read an end.
+        // Like Cassandra. After a plain close several drivers wait for an answer until their timeout.
         conn.reset();
         return Err(failed(conn, IoErrorKind::Damaged, "not a TLS handshake"));
     }

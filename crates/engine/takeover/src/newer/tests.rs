@@ -49,7 +49,7 @@ fn with<'t>(more: &[&'t str]) -> Schema {
 }
 
 /// Numbers columns like an import: from 0 in the order of the table, dropped ones last.
-fn numbered_anew(schema: &Schema, name: &str) -> Table {
+fn renumbered(schema: &Schema, name: &str) -> Table {
     let mut table = Table::clone(schema.table("ks", name).unwrap());
     for (column, id) in table.columns.iter_mut().zip(0..) {
         column.id = ColumnId(id);
@@ -123,7 +123,7 @@ fn columns_keep_their_ids_and_an_added_one_gets_one_that_was_never_used() {
         "ALTER TABLE ks.a DROP v",
         "ALTER TABLE ks.a RENAME c TO d",
     ]);
-    let new = with_ids_of(was, &numbered_anew(&now, "a"));
+    let new = with_ids_of(was, &renumbered(&now, "a"));
     for name in ["k", "s", "u"] {
         assert_eq!(id(&new, name), id(was, name), "{name}");
     }
@@ -149,7 +149,7 @@ fn an_index_keeps_its_id_while_definition_and_column_are_the_same() {
         "DROP INDEX ks.j",
         INDEXES[1],
     ]);
-    let mut is = numbered_anew(&now, "a");
+    let mut is = renumbered(&now, "a");
     let others = |index: &Arc<IndexMetadata>| {
         Arc::new(IndexMetadata { id: Uuid::from_u128(5), ..IndexMetadata::clone(index) })
     };
@@ -164,7 +164,7 @@ fn an_index_keeps_its_id_while_definition_and_column_are_the_same() {
     }
     // The column was dropped and added again.
     let now = with(&["ALTER TABLE ks.a DROP v", "ALTER TABLE ks.a ADD v text", INDEXES[0]]);
-    let mut is = numbered_anew(&now, "a");
+    let mut is = renumbered(&now, "a");
     is.dropped.values_mut().for_each(|dropped| dropped.dropped_at = TimestampMicros(7));
     assert_ne!(id(&with_ids_of(was, &is), "i"), id(was, "i"));
 }
@@ -174,12 +174,12 @@ fn a_column_that_was_dropped_and_added_again_is_another_one() {
     let before = with(&[]);
     let was = before.table("ks", "a").unwrap();
     let now = with(&["ALTER TABLE ks.a DROP v", "ALTER TABLE ks.a ADD v text"]);
-    let new = with_ids_of(was, &numbered_anew(&now, "a"));
+    let new = with_ids_of(was, &renumbered(&now, "a"));
     let old = was.column("v").unwrap().id;
     assert_eq!(new.dropped["v"].column.id, old);
     assert!(new.column("v").unwrap().id.0 >= was.next_column_id);
     // The same drop, known before: the column of now keeps its id.
-    let known = with_ids_of(&new, &numbered_anew(&now, "a"));
+    let known = with_ids_of(&new, &renumbered(&now, "a"));
     assert_eq!(known.column("v").unwrap().id, new.column("v").unwrap().id);
     assert_eq!(known.dropped["v"].column.id, old);
 }

@@ -246,7 +246,7 @@ fn a_component_of_another_definition_of_the_index_is_not_used() {
             file.reader.index(index_id(3)).map(|open| open.definition)
         };
         let before = component(&store).unwrap();
-        // As a table that was made again with its id, and takes a file of the first.
+        // A table recreated with its old id imports a file of its first incarnation.
         let mut table = indexed_table(&[3], 9);
         let index = IndexMetadata {
             target: IndexTarget { column: "w".into(), part: TargetPart::Simple },

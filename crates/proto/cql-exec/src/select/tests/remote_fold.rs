@@ -23,7 +23,7 @@ fn world() -> World {
 }
 
 /// Returns the plan, the bound SELECT, and the bytes for other nodes.
-fn told(world: &World, text: &str, folds: bool) -> (SelectPlan, BoundSelect, Vec<u8>) {
+fn executed(world: &World, text: &str, folds: bool) -> (SelectPlan, BoundSelect, Vec<u8>) {
     let plan = world.plan(text).unwrap();
     let bound = world.bind(text, &[]).unwrap();
     let statement = ShippedText { text, keyspace: Some("ks"), is_prepared: true };
@@ -53,7 +53,7 @@ fn a_filter_keeps_there_what_it_keeps_here() {
         "k IN (1, 3) AND v > 1",
     ] {
         let text = format!("SELECT v FROM t WHERE {condition} ALLOW FILTERING");
-        let (plan, bound, bytes) = told(&world, &text, false);
+        let (plan, bound, bytes) = executed(&world, &text, false);
         let shipped = Shipped::decode(&bytes, plan.table()).unwrap();
         assert_eq!(shipped.text(), None);
         let here = bound.shard_filter(&plan).map(|(filter, _)| filter);
@@ -89,7 +89,7 @@ fn text_is_compared_there_as_its_index_compares_it() {
         rules: schema::IndexRules::Sai,
     });
     world.schema = Arc::new(world.schema.apply(&SchemaChange::AlterTable(table)).unwrap());
-    let (plan, bound, bytes) = told(&world, "SELECT v FROM t WHERE w = 'W1'", false);
+    let (plan, bound, bytes) = executed(&world, "SELECT v FROM t WHERE w = 'W1'", false);
     let here = bound.shard_filter(&plan).unwrap().0;
     let there = Shipped::decode(&bytes, plan.table()).unwrap().filter().unwrap();
     let mut kept = 0;
@@ -181,7 +181,7 @@ fn a_fold_that_goes_on_elsewhere_after_each_row_makes_what_one_in_one_go_makes()
     let mut world = world();
     world.partitions.retain(|p| Some(p.table) == world.schema.table("ks", "t").map(|t| t.id));
     for text in FOLDS {
-        let (plan, bound, bytes) = told(&world, text, true);
+        let (plan, bound, bytes) = executed(&world, text, true);
         let here = bound.shard_fold(&plan).expect(text).0;
         let shipped = Shipped::decode(&bytes, plan.table()).unwrap();
         assert_eq!(shipped.text().map(|t| (t.text, t.is_prepared)), Some((*text, true)));
@@ -196,7 +196,7 @@ fn a_fold_that_goes_on_elsewhere_after_each_row_makes_what_one_in_one_go_makes()
 #[test]
 fn what_would_be_planned_otherwise_is_refused() {
     let world = world();
-    let (plan, _, bytes) = told(&world, FOLDS[2], true);
+    let (plan, _, bytes) = executed(&world, FOLDS[2], true);
     let mut other = Table::clone(plan.table());
     other.columns.swap(3, 4);
     let error = Shipped::decode(&bytes, &other).map(drop).unwrap_err();
@@ -215,7 +215,7 @@ fn what_would_be_planned_otherwise_is_refused() {
 fn damaged_work_and_states_are_refused_or_do_something() {
     let world = world();
     for text in FOLDS {
-        let (plan, bound, bytes) = told(&world, text, true);
+        let (plan, bound, bytes) = executed(&world, text, true);
         let fold = bound.shard_fold(&plan).unwrap().0;
         let (results, state) = make(&world, &*fold, 3);
         for cut in 0..bytes.len() {

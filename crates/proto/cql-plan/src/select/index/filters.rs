@@ -4,12 +4,13 @@
 //! storage-attached index has no entries of empty values where their type gives them no meaning, so a range does not
 //! accept them.
 
+use index_format::indexed::text_options;
 use index_format::text::TextOptions;
 use schema::{IndexRules, Table};
 
 use super::super::restrictions::{Condition, Limit, Restriction, Row};
 use super::support::IndexOperator;
-use super::{answering, support, text_options};
+use super::{answering, support};
 use crate::term::PlannedTerm;
 
 /// Options of the index that answers an operator on the first column of a restriction; `None`: text stays as it is.

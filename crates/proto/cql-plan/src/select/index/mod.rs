@@ -16,9 +16,9 @@ mod terms;
 
 use std::sync::Arc;
 
-use index_format::terms::{Target, TermEncoder};
-use index_format::text::TextOptions;
-use schema::{Column, IndexMetadata, IndexRules, Table, TargetPart};
+use index_format::TableIndex;
+use index_format::terms::TermEncoder;
+use schema::{Column, IndexMetadata, IndexRules, Table};
 
 use self::support::{IndexOperator, answers};
 use super::restrictions::{Condition, Limit, Restriction, Row};
@@ -113,29 +113,6 @@ pub(super) fn answering<'t>(
     of(IndexRules::Sai).or_else(|| of(IndexRules::Legacy))
 }
 
-/// The encoder of the terms of an index. `None`: its column has none.
-fn encoder(index: &IndexMetadata, column: &Column) -> Option<TermEncoder> {
-    let target = match index.target.part {
-        TargetPart::Simple | TargetPart::Full => Target::Whole,
-        TargetPart::Values => Target::Values,
-        TargetPart::Keys => Target::Keys,
-        TargetPart::Entries => Target::Entries,
-    };
-    TermEncoder::new(&column.ty, target, text_options(index)).ok()
-}
-
-/// How an index changes text.
-fn text_options(index: &IndexMetadata) -> TextOptions {
-    let is = |option: &str, text: &str| {
-        index.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case(text))
-    };
-    TextOptions {
-        ignores_case: is("case_sensitive", "false"),
-        normalizes: is("normalize", "true"),
-        folds_to_ascii: is("ascii", "true"),
-    }
-}
-
 /// Adds the predicates of a restriction that indexes answer. Returns true if these are all of it.
 fn add_predicates(
     table: &Table,
@@ -146,7 +123,7 @@ fn add_predicates(
     let mut add = |column: &Column, operator, comparison: Comparison| {
         // An index without terms for its column answers nothing; the filter does.
         if let Some(index) = answering(table, column, operator)
-            && let Some(encoder) = encoder(index, column)
+            && let Some(TableIndex { encoder, .. }) = TableIndex::of(table, index)
         {
             let (index, column) = (index.clone(), column.name.clone());
             out.push(IndexedPredicate { index, column, encoder, comparison });

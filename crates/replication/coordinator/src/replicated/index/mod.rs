@@ -250,7 +250,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
         }
     }
 
-    /// Reads the candidates of an answer and shows their rows, then tells the sink how far the read has come.
+    /// Reads the candidates of an answer, shows their rows, and reports the position of the read to the sink.
     async fn show(&mut self, matches: &Matches) -> Result<Wants, IndexReadError> {
         self.estimates.note(matches);
         self.this.inner.candidates.add(matches.keys() as u64);

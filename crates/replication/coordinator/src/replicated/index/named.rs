@@ -1,7 +1,7 @@
 //! Reads of candidates by name: several at a time into memory, shown in ring order.
 //!
 //! A read of some rows of a partition is collected, up to a limit of bytes; what is left of it is read again. A whole
-//! partition may be large: it is shown as it comes.
+//! partition may be large: its rows are streamed to the sink.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -159,7 +159,7 @@ impl<S: RowSink> IndexRead<'_, S> {
         }
     }
 
-    /// Shows a whole partition as it comes.
+    /// Streams a whole partition to the sink.
     async fn read_large(&mut self, read: &NamedRead) -> Result<(), IndexReadError> {
         let command = self.named.command(read);
         let (this, order) = (self.this, self.order);

@@ -74,7 +74,7 @@ impl<'a, S: RowSink> RowStream<'a, S> {
         }
     }
 
-    /// Tells the sink up to where everything was read.
+    /// Reports to the sink the position up to which everything was read.
     pub(super) fn look(&mut self, matches: &Matches, tombstones: u32) -> Look {
         let last = matches.partitions.last();
         let (token, key, clustering) = match &matches.frontier {
@@ -121,9 +121,11 @@ impl<S: RowSink> RowSink for RowStream<'_, S> {
         self.note(flow)
     }
 
-    /// The partition may go on with the next read.
+    /// Only reads of whole partitions come here, so the partition is complete. The sink must know before the position
+    /// after it is reported: the sink may end its page there, and would never show the static row alone.
     fn partition_end(&mut self) -> Flow {
-        Flow::Continue
+        self.finish();
+        if self.is_stopped { Flow::Stop } else { Flow::Continue }
     }
 
     fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
