@@ -110,7 +110,7 @@ def cases():
         yield f"{name} on stdin", ["--no-color"], text
     for statement in [
         "SELECT key FROM system.local", "SELECT key FROM system.local;", "SELECT nonsense",
-        "SHOW VERSION", "SHOW HOST", "DESCRIBE KEYSPACES; SHOW HOST", "SELECT '", "HELP nonsense",
+        "SHOW VERSION", "SHOW HOST", "DESCRIBE KEYSPACES; SHOW HOST", "HELP nonsense",
         "SELECT keyspace_name, table_name FROM system_schema.tables", "EXIT", "",
     ]:
         yield f"-e {statement!r}", ["--no-color", "-e", statement], None
