@@ -3,6 +3,7 @@
 //! A plan is made from the statement alone; [`DdlPlan::outcome`] validates it against the schema it
 //! will be applied to, so a retry on a newer schema is just another call. Views are refused by name here.
 
+mod alter_table;
 mod compact;
 mod copy;
 mod function;
@@ -271,7 +272,7 @@ impl DdlPlan {
                 copy::create(s, &self.keyspace, cx).map(|outcome| outcome.warned_of(&s.properties))
             }
             StatementKind::AlterTable(s) => {
-                let outcome = table::alter(s, &self.keyspace, cx)?;
+                let outcome = alter_table::alter(s, &self.keyspace, cx)?;
                 Ok(match &s.change {
                     AlterTableChange::With(properties) => outcome.warned_of(properties),
                     _ => outcome,
