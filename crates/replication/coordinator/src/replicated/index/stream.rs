@@ -138,3 +138,48 @@ impl<S: RowSink> RowSink for RowStream<'_, S> {
         self.sink.tombstones_per_look()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes the calls in their order.
+    #[derive(Default)]
+    struct Noted(Vec<&'static str>);
+
+    impl RowSink for Noted {
+        fn partition(&mut self, _: Token, _: &[u8], _: Option<RowRef<'_>>) -> Flow {
+            self.0.push("partition");
+            Flow::Continue
+        }
+
+        fn row(&mut self, _: &[u8], _: RowRef<'_>) -> Flow {
+            self.0.push("row");
+            Flow::Continue
+        }
+
+        fn partition_end(&mut self) -> Flow {
+            self.0.push("end");
+            Flow::Continue
+        }
+
+        fn looked_at(&mut self, _: LookedAt<'_>) -> Look {
+            self.0.push("looked at");
+            Look::Stop
+        }
+    }
+
+    /// A sink shows a static row alone at the end of its partition, and may end the page at the position after it.
+    #[test]
+    fn a_whole_partition_ends_before_the_position_after_it_is_reported() {
+        let mut sink = Noted::default();
+        let mut stream = RowStream::new(&mut sink);
+        assert_eq!(stream.partition(Token(1), b"k", None), Flow::Continue);
+        assert_eq!(stream.partition_end(), Flow::Continue);
+        let upto =
+            LookedAt { token: Token(1), key: b"k", clustering: None, tombstones: 3, scanned: 3 };
+        assert_eq!(stream.looked_at(upto), Look::Stop);
+        stream.finish();
+        assert_eq!(sink.0, ["partition", "end", "looked at"]);
+    }
+}
