@@ -253,10 +253,10 @@ impl TlsSession {
         self.socket.set_read_timeout(Some(timeout))?;
         while self.tls.is_handshaking() {
             if self.tls.wants_write() {
-                self.tls.write_tls(&mut self.socket)?;
+                self.send()?;
                 continue;
             }
-            if self.tls.read_tls(&mut self.socket)? == 0 {
+            if retried(|| self.tls.read_tls(&mut self.socket))? == 0 {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             self.process()?;
@@ -277,9 +277,11 @@ impl TlsSession {
         }
     }
 
+    /// Sends what TLS has to send. A signal does not end it: the session has taken the caller's bytes already, and a
+    /// caller that retries after `Interrupted` would send them twice.
     fn send(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
-            self.tls.write_tls(&mut self.socket)?;
+            retried(|| self.tls.write_tls(&mut self.socket))?;
         }
         Ok(())
     }
@@ -304,5 +306,28 @@ impl TlsSession {
         let taken = self.tls.writer().write(bytes)?;
         self.send()?;
         Ok(taken)
+    }
+}
+
+/// The outcome of `call`, which is repeated when a signal interrupts it.
+fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_repeats_the_call_and_another_error_ends_it() {
+        let mut outcomes = vec![Err(ErrorKind::BrokenPipe), Ok(7), Err(ErrorKind::Interrupted)];
+        let mut next = || outcomes.pop().unwrap().map_err(Error::from);
+        assert_eq!(retried(&mut next).unwrap(), 7);
+        assert_eq!(retried(&mut next).unwrap_err().kind(), ErrorKind::BrokenPipe);
     }
 }
