@@ -70,7 +70,7 @@ pub(super) fn changes(
     // Without indexes a row that cannot be read is reported after what is not supported.
     let has_indexes = !rows.indexes.is_empty() && choice.indexes.available;
     let tables = if has_indexes { tables(base, rows).unwrap_or_default() } else { Vec::new() };
-    let indexes = TakenIndexes::of_rows(base, &tables, &rows.indexes, &choice.indexes)?;
+    let indexes = TakenIndexes::of_rows(base, &tables, &rows.indexes, choice)?;
     let mut kinds = Vec::new();
     let unsupported = unsupported(base, rows, choice, &indexes, &mut kinds)?;
     if !unsupported.is_empty() {
