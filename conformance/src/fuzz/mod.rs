@@ -2,7 +2,7 @@
 //! must be the same from two servers.
 //!
 //! Owns: the choices of a seed (`random`), literals that may be bound (`bound`), types and literals
-//! (`types`), a table (`table`), statements that write (`write`) and read (`select`), the
+//! (`types`), a table (`table`), its indexes (`index`), statements that write (`write`) and read (`select`, `restrict`), the
 //! comparison of two answers (`compare`), a round (`round`), differences with a reason (`known`).
 //! Never: chooses the next statement by an answer, so that a seed alone gives the statements.
 //!
@@ -11,8 +11,10 @@
 
 pub mod bound;
 pub mod compare;
+pub mod index;
 pub mod known;
 pub mod random;
+pub mod restrict;
 pub mod round;
 pub mod select;
 pub mod table;

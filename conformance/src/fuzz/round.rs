@@ -1,12 +1,14 @@
 //! One round: a table, statements on both servers, their answers side by side.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 
 use super::bound::Statement;
 use super::compare::{Shown, difference, name, show};
 use super::random::Random;
 use super::select::{self, PAGES};
-use super::table::Table;
+use super::table::{Mode, Table};
 use super::types::{FIELDS, UDT};
 use super::write;
 use crate::client::{Answer, Bound, Client, Parameters, Prepared};
@@ -16,6 +18,9 @@ use crate::value::{Column, encode_all};
 const PAGES_MAX: usize = 2_000;
 /// Queries that are asked again after a flush or compaction.
 const AGAIN: usize = 12;
+/// Retries of a read while an index is built, and the time between two of them.
+const BUILD_RETRIES: usize = 1_200;
+const BUILD_PAUSE: Duration = Duration::from_millis(25);
 
 /// Disturbance of our server between statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +61,8 @@ pub struct Pair<'a> {
     pub verbose: bool,
     /// Our server may be restarted.
     pub restarts: bool,
+    /// Tables get secondary indexes.
+    pub indexes: bool,
 }
 
 /// A difference that was found.
@@ -132,15 +139,29 @@ pub fn keyspace(name: &str, writes: Durability) -> Vec<String> {
 pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) -> Result<Outcome> {
     let mut random = Random::new(seed);
     let mut table = Table::random(&mut random, &format!("t{seed}"));
+    // Tables of counters have no indexes.
+    while pair.indexes && table.mode == Mode::Counters && random.percent(90) {
+        table = Table::random(&mut random, &format!("t{seed}"));
+    }
     let mut outcome = Outcome::default();
     let mut history = Vec::new();
     let create = Statement::plain(table.create());
     pair.compare(&create, None, 0, &mut outcome, &mut history)?;
+    if pair.indexes && random.percent(60) {
+        for _ in 0..1 + random.below(3) {
+            let statement = Statement::plain(table.create_index(&mut random));
+            pair.compare(&statement, None, 0, &mut outcome, &mut history)?;
+        }
+    }
     let mut asked: Vec<(Statement, Option<i32>)> = Vec::new();
     for number in 0..statements {
         let second = i32::try_from(number)?;
-        if random.percent(1) {
-            let statement = Statement::plain(table.alter(&mut random));
+        let change = match pair.indexes && random.percent(3) {
+            true => Some(change_indexes(&mut table, &mut random)),
+            false => random.percent(1).then(|| table.alter(&mut random)),
+        };
+        if let Some(change) = change {
+            let statement = Statement::plain(change);
             pair.compare(&statement, None, second, &mut outcome, &mut history)?;
             let describe = Statement::plain(format!("DESCRIBE TABLE {}", table.name));
             pair.compare(&describe, None, second, &mut outcome, &mut history)?;
@@ -189,6 +210,13 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
     let drop = Statement::plain(format!("DROP TABLE IF EXISTS {}", table.name));
     pair.compare(&drop, None, end, &mut outcome, &mut history)?;
     Ok(outcome)
+}
+
+fn change_indexes(table: &mut Table, random: &mut Random) -> String {
+    match random.percent(if table.indexes.is_empty() { 95 } else { 65 }) {
+        true => table.create_index(random),
+        false => table.drop_index(random),
+    }
 }
 
 impl Pair<'_> {
@@ -276,10 +304,18 @@ fn ask(
     }
     let mut pages = Vec::new();
     loop {
-        let response = match &prepared {
-            None => client.query(&statement.text, &parameters)?,
-            Some(prepared) => client.execute(prepared, &parameters)?,
+        let mut execute = || match &prepared {
+            None => client.query(&statement.text, &parameters),
+            Some(prepared) => client.execute(prepared, &parameters),
         };
+        let mut response = execute()?;
+        for _ in 0..BUILD_RETRIES {
+            if !is_being_built(&response.answer) {
+                break;
+            }
+            std::thread::sleep(BUILD_PAUSE);
+            response = execute()?;
+        }
         warnings.extend(response.warnings);
         let next = match &response.answer {
             Answer::Rows(rows) => rows.metadata.paging_state.clone(),
@@ -297,6 +333,11 @@ fn ask(
     let mut shown = show(&pages, warnings);
     first.append(&mut shown.lines);
     Ok(Shown { lines: first, ..shown })
+}
+
+/// Returns true if a read failed because its index is still being built.
+fn is_being_built(answer: &Answer) -> bool {
+    matches!(answer, Answer::Error(error) if error.message.contains("INDEX_NOT_AVAILABLE"))
 }
 
 /// The values for the markers. One that is no literal of the marker's type is bound as bytes.
