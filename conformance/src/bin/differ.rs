@@ -13,7 +13,7 @@ use conformance::wire;
 const USAGE: &str = "\
 usage: differ --theirs HOST:PORT [--ours HOST:PORT] [--admin HOST:PORT] [--seed N] [--rounds N]
               [--keyspace NAME] [--statements N] [--known FILE] [--restart COMMAND]
-              [--their-admin COMMAND] [--indexes] [--history] [--verbose]
+              [--their-admin COMMAND] [--indexes] [--their-index] [--history] [--verbose]
 
 Makes a random table per round and sends random statements, valid and slightly wrong, to both
 servers; prints every answer that differs. Both must be yours to lose: the keyspace is dropped.
@@ -30,7 +30,10 @@ servers; prints every answer that differs. Both must be yours to lose: the keysp
                       The command may restart the reference too
   --their-admin COMMAND  run by sh with `flush KEYSPACE` or `compact KEYSPACE` behind it when ours
                       is flushed or compacted; for the reference; default: never
-  --indexes           tables have secondary indexes, and queries by them
+  --indexes           tables have secondary indexes, and queries by them. Of an answer that differs
+                      the reference, a Cassandra, is asked again without its index; when
+                      that answer is ours, its index is wrong, and the difference is counted apart
+  --their-index       print those too
   --history           print both answers and the statements of the round before each difference
   --verbose           print every statement and its answer
 exit status: 0 no difference, 1 some, 2 could not run";
@@ -50,6 +53,7 @@ struct Options {
     restart: Option<String>,
     their_admin: Option<String>,
     indexes: bool,
+    their_index: bool,
     history: bool,
     verbose: bool,
 }
@@ -78,6 +82,7 @@ fn options() -> Result<Options> {
         restart: None,
         their_admin: None,
         indexes: false,
+        their_index: false,
         history: false,
         verbose: false,
     };
@@ -96,6 +101,7 @@ fn options() -> Result<Options> {
             "--restart" => options.restart = Some(value()?),
             "--their-admin" => options.their_admin = Some(value()?),
             "--indexes" => options.indexes = true,
+            "--their-index" => options.their_index = true,
             "--history" => options.history = true,
             "--verbose" => options.verbose = true,
             "--help" | "-h" => {
@@ -151,13 +157,21 @@ fn run(options: &Options) -> Result<bool> {
             verbose: options.verbose,
             restarts: options.restart.is_some(),
             indexes: options.indexes,
+            keyspace: options.keyspace.clone(),
         };
-        let outcome = round::run(&mut pair, &options.keyspace, seed, options.statements)
+        let outcome = round::run(&mut pair, seed, options.statements)
             .with_context(|| format!("round of seed {seed}"))?;
         sum.add(&outcome);
         let (with_reason, without): (Vec<Found>, Vec<Found>) =
-            outcome.found.into_iter().partition(|found| known.explains(found));
+            outcome.found.iter().cloned().partition(|found| known.explains(found));
         sum.explained += with_reason.len();
+        sum.their_index += outcome.their_index.len();
+        if options.their_index {
+            for found in &outcome.their_index {
+                print!("their index: ");
+                print(found, seed, options.history);
+            }
+        }
         sum.unexplained += without.len();
         for found in without.iter().take(SHOWN) {
             print(found, seed, options.history);
@@ -180,6 +194,7 @@ struct Sum {
     total: Outcome,
     explained: usize,
     unexplained: usize,
+    their_index: usize,
     parted: usize,
 }
 
@@ -199,11 +214,12 @@ impl Sum {
 
 impl std::fmt::Display for Sum {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { total, explained, unexplained, parted } = self;
+        let Self { total, explained, unexplained, their_index, parted } = self;
         write!(
             out,
             "{} statements, {} of them with bound values, {} refused by both, {} rows compared, \
-             {explained} differences with a reason, {unexplained} without; {parted} rounds ended \
+             {explained} differences with a reason, {their_index} in which the reference's index \
+             differs from its own scan, {unexplained} without; {parted} rounds ended \
              when one server alone refused a change; {} flushes, {} compactions, {} restarts",
             total.statements,
             total.bound,

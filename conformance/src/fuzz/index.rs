@@ -48,7 +48,12 @@ pub fn create(
     random: &mut Random,
 ) -> (Index, String) {
     let part = part(kind, random);
-    let rules = if random.percent(60) { Rules::Sai } else { Rules::Legacy };
+    let rules = match kind {
+        // Storage-attached indexes of vectors answer ANN queries only, of which the order is not exact.
+        Type::Vector(_) => Rules::Legacy,
+        _ if random.percent(60) => Rules::Sai,
+        _ => Rules::Legacy,
+    };
     let target = match part {
         Part::Value => column.to_owned(),
         Part::Values if random.percent(50) => column.to_owned(),

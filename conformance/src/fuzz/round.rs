@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use super::bound::Statement;
 use super::compare::{Shown, difference, name, show};
 use super::random::Random;
+use super::scan::{Replay, await_builds};
 use super::select::{self, PAGES};
 use super::table::{Mode, Table};
 use super::types::{FIELDS, UDT};
@@ -19,8 +20,8 @@ const PAGES_MAX: usize = 2_000;
 /// Queries that are asked again after a flush or compaction.
 const AGAIN: usize = 12;
 /// Retries of a read while an index is built, and the time between two of them.
-const BUILD_RETRIES: usize = 1_200;
-const BUILD_PAUSE: Duration = Duration::from_millis(25);
+pub(super) const BUILD_RETRIES: usize = 1_200;
+pub(super) const BUILD_PAUSE: Duration = Duration::from_millis(25);
 
 /// Disturbance of our server between statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct Pair<'a> {
     pub restarts: bool,
     /// Tables get secondary indexes.
     pub indexes: bool,
+    /// The keyspace, which both connections use.
+    pub keyspace: String,
 }
 
 /// A difference that was found.
@@ -82,6 +85,13 @@ pub struct Found {
     pub before: Vec<String>,
 }
 
+/// The statements of a round so far.
+struct History {
+    /// Those that changed something, and the upsets.
+    shown: Vec<String>,
+    replay: Replay,
+}
+
 /// Results of a round.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -99,6 +109,8 @@ pub struct Outcome {
     pub compactions: usize,
     /// How often ours was restarted.
     pub restarts: usize,
+    /// Answers by index that are ours and those of a scan of the reference, but not those of its index.
+    pub their_index: Vec<Found>,
     /// One server made a change that the other refused, which ends the round.
     pub parted: bool,
     /// Differences.
@@ -132,11 +144,11 @@ pub fn keyspace(name: &str, writes: Durability) -> Vec<String> {
     ]
 }
 
-/// Runs the round of a seed in `keyspace`, which both connections use.
+/// Runs the round of a seed.
 ///
 /// # Errors
 /// A connection fails. A server that ends while a statement runs is such an error.
-pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) -> Result<Outcome> {
+pub fn run(pair: &mut Pair<'_>, seed: u64, statements: usize) -> Result<Outcome> {
     let mut random = Random::new(seed);
     let mut table = Table::random(&mut random, &format!("t{seed}"));
     // Tables of counters have no indexes.
@@ -144,7 +156,7 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
         table = Table::random(&mut random, &format!("t{seed}"));
     }
     let mut outcome = Outcome::default();
-    let mut history = Vec::new();
+    let mut history = History { shown: Vec::new(), replay: Replay::new(&table.name) };
     let create = Statement::plain(table.create());
     pair.compare(&create, None, 0, &mut outcome, &mut history)?;
     if pair.indexes && random.percent(60) {
@@ -188,10 +200,10 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
             _ => None,
         };
         if let Some(upset) = upset {
-            if !pair.upset(upset, keyspace, &mut outcome)? {
+            if !pair.upset(upset, &mut outcome)? {
                 continue;
             }
-            history.push(format!("-- {upset:?}"));
+            history.shown.push(format!("-- {upset:?}"));
             let again: Vec<_> = asked.iter().rev().take(AGAIN).cloned().collect();
             for (statement, page) in again {
                 pair.compare(&statement, page, second, &mut outcome, &mut history)?;
@@ -209,6 +221,7 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
     }
     let drop = Statement::plain(format!("DROP TABLE IF EXISTS {}", table.name));
     pair.compare(&drop, None, end, &mut outcome, &mut history)?;
+    history.replay.end(pair.theirs)?;
     Ok(outcome)
 }
 
@@ -221,11 +234,16 @@ fn change_indexes(table: &mut Table, random: &mut Random) -> String {
 
 impl Pair<'_> {
     /// Upsets our server; returns true if that is supported.
-    fn upset(&mut self, upset: Upset, keyspace: &str, outcome: &mut Outcome) -> Result<bool> {
-        match (self.upset)(upset, keyspace)? {
+    fn upset(&mut self, upset: Upset, outcome: &mut Outcome) -> Result<bool> {
+        match (self.upset)(upset, &self.keyspace)? {
             Done::Not => return Ok(false),
             Done::Kept => {}
-            Done::Anew(clients) => (*self.ours, *self.theirs) = *clients,
+            Done::Anew(clients) => {
+                (*self.ours, *self.theirs) = *clients;
+                if self.indexes {
+                    await_builds(self.theirs, &self.keyspace)?;
+                }
+            }
         }
         match upset {
             Upset::Flush => outcome.flushes += 1,
@@ -241,11 +259,11 @@ impl Pair<'_> {
         page: Option<i32>,
         second: i32,
         outcome: &mut Outcome,
-        history: &mut Vec<String>,
+        history: &mut History,
     ) -> Result<()> {
-        let now = Some(self.now + second);
-        let ours = ask(self.ours, statement, page, now)?;
-        let theirs = ask(self.theirs, statement, page, now)?;
+        let seconds = self.now + second;
+        let ours = ask(self.ours, statement, page, Some(seconds))?;
+        let theirs = ask(self.theirs, statement, page, Some(seconds))?;
         outcome.statements += 1;
         outcome.bound += usize::from(statement.values.is_some());
         let is_error = |shown: &Shown| shown.lines.iter().any(|line| line.starts_with("error 0x"));
@@ -260,24 +278,35 @@ impl Pair<'_> {
         // A change that only one of them accepted leaves a lasting difference.
         outcome.parted |= changes && our_error != their_error;
         if let Some((our, their)) = difference(&ours, &theirs) {
-            outcome.found.push(Found {
+            let is_read = self.indexes && statement.text.starts_with("SELECT");
+            let scanned = match is_read && !our_error {
+                true => Some(history.replay.scan(self.theirs, statement, page, seconds)?),
+                false => None,
+            };
+            let is_their_index = scanned.is_some_and(|scanned| scanned.lines == ours.lines);
+            let list = if is_their_index { &mut outcome.their_index } else { &mut outcome.found };
+            list.push(Found {
                 statement: statement.shown(),
                 page,
                 ours: our,
                 theirs: their,
                 answers: (ours, theirs),
-                before: history.clone(),
+                before: history.shown.clone(),
             });
         }
         if !refused && changes {
-            history.push(statement.shown());
+            history.shown.push(statement.shown());
+            history.replay.note(statement, seconds);
+            if self.indexes && statement.text.contains(" INDEX ") {
+                await_builds(self.theirs, &self.keyspace)?;
+            }
         }
         Ok(())
     }
 }
 
 /// All pages of an answer; before them, what a statement with bound values is prepared to.
-fn ask(
+pub(super) fn ask(
     client: &mut Client,
     statement: &Statement,
     page: Option<i32>,
