@@ -13,7 +13,7 @@ use conformance::wire;
 const USAGE: &str = "\
 usage: differ --theirs HOST:PORT [--ours HOST:PORT] [--admin HOST:PORT] [--seed N] [--rounds N]
               [--keyspace NAME] [--statements N] [--known FILE] [--restart COMMAND]
-              [--history] [--verbose]
+              [--their-admin COMMAND] [--indexes] [--their-index] [--history] [--verbose]
 
 Makes a random table per round and sends random statements, valid and slightly wrong, to both
 servers; prints every answer that differs. Both must be yours to lose: the keyspace is dropped.
@@ -26,7 +26,14 @@ servers; prints every answer that differs. Both must be yours to lose: the keysp
   --statements N      statements of a round; default 200
   --known FILE        differences with a reason; default fuzz-known.txt beside the cases
   --restart COMMAND   ends the server under test and starts it again, until it answers; run by sh
-                      now and then, and the keyspace has durable writes then; default: never
+                      now and then, and the keyspace has durable writes then; default: never.
+                      The command may restart the reference too
+  --their-admin COMMAND  run by sh with `flush KEYSPACE` or `compact KEYSPACE` behind it when ours
+                      is flushed or compacted; for the reference; default: never
+  --indexes           tables have secondary indexes, and queries by them. Of an answer that differs
+                      the reference, a Cassandra, is asked again without its index; when
+                      that answer is ours, its index is wrong, and the difference is counted apart
+  --their-index       print those too
   --history           print both answers and the statements of the round before each difference
   --verbose           print every statement and its answer
 exit status: 0 no difference, 1 some, 2 could not run";
@@ -44,6 +51,9 @@ struct Options {
     statements: usize,
     known: PathBuf,
     restart: Option<String>,
+    their_admin: Option<String>,
+    indexes: bool,
+    their_index: bool,
     history: bool,
     verbose: bool,
 }
@@ -70,6 +80,9 @@ fn options() -> Result<Options> {
         statements: 200,
         known: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz-known.txt")),
         restart: None,
+        their_admin: None,
+        indexes: false,
+        their_index: false,
         history: false,
         verbose: false,
     };
@@ -86,6 +99,9 @@ fn options() -> Result<Options> {
             "--statements" => options.statements = value()?.parse()?,
             "--known" => options.known = value()?.into(),
             "--restart" => options.restart = Some(value()?),
+            "--their-admin" => options.their_admin = Some(value()?),
+            "--indexes" => options.indexes = true,
+            "--their-index" => options.their_index = true,
             "--history" => options.history = true,
             "--verbose" => options.verbose = true,
             "--help" | "-h" => {
@@ -127,7 +143,11 @@ fn run(options: &Options) -> Result<bool> {
         let mut upset = |upset: Upset, keyspace: &str| match (upset, &options.admin) {
             (Upset::Restart, _) => restart(options, keyspace),
             (_, None) => Ok(Done::Not),
-            (_, Some(admin)) => ask_admin(admin, upset, keyspace).map(|()| Done::Kept),
+            (_, Some(admin)) => {
+                ask_admin(admin, upset, keyspace)?;
+                command_their_admin(options, upset, keyspace)?;
+                Ok(Done::Kept)
+            }
         };
         let mut pair = Pair {
             ours: &mut ours,
@@ -136,13 +156,22 @@ fn run(options: &Options) -> Result<bool> {
             now: i32::try_from(since.as_secs())?,
             verbose: options.verbose,
             restarts: options.restart.is_some(),
+            indexes: options.indexes,
+            keyspace: options.keyspace.clone(),
         };
-        let outcome = round::run(&mut pair, &options.keyspace, seed, options.statements)
+        let outcome = round::run(&mut pair, seed, options.statements)
             .with_context(|| format!("round of seed {seed}"))?;
         sum.add(&outcome);
         let (with_reason, without): (Vec<Found>, Vec<Found>) =
-            outcome.found.into_iter().partition(|found| known.explains(found));
+            outcome.found.iter().cloned().partition(|found| known.explains(found));
         sum.explained += with_reason.len();
+        sum.their_index += outcome.their_index.len();
+        if options.their_index {
+            for found in &outcome.their_index {
+                print!("their index: ");
+                print(found, seed, options.history);
+            }
+        }
         sum.unexplained += without.len();
         for found in without.iter().take(SHOWN) {
             print(found, seed, options.history);
@@ -165,6 +194,7 @@ struct Sum {
     total: Outcome,
     explained: usize,
     unexplained: usize,
+    their_index: usize,
     parted: usize,
 }
 
@@ -184,11 +214,12 @@ impl Sum {
 
 impl std::fmt::Display for Sum {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { total, explained, unexplained, parted } = self;
+        let Self { total, explained, unexplained, their_index, parted } = self;
         write!(
             out,
             "{} statements, {} of them with bound values, {} refused by both, {} rows compared, \
-             {explained} differences with a reason, {unexplained} without; {parted} rounds ended \
+             {explained} differences with a reason, {their_index} in which the reference's index \
+             differs from its own scan, {unexplained} without; {parted} rounds ended \
              when one server alone refused a change; {} flushes, {} compactions, {} restarts",
             total.statements,
             total.bound,
@@ -223,11 +254,7 @@ fn connect(target: &str) -> Result<Client> {
 
 /// Runs the command and reconnects to both.
 fn restart(options: &Options, keyspace: &str) -> Result<Done> {
-    let command = options.restart.as_deref().unwrap_or("true");
-    let status = std::process::Command::new("sh").arg("-c").arg(command).status()?;
-    if !status.success() {
-        bail!("{command}: {status}");
-    }
+    shell(options.restart.as_deref().unwrap_or("true"))?;
     // A connection is warned once, of a statement that its server had not prepared yet. A new one
     // is prepared here, so that later statements behave the same whether the servers know them or
     // not.
@@ -244,6 +271,25 @@ fn restart(options: &Options, keyspace: &str) -> Result<Done> {
         }
     };
     Ok(Done::Anew(Box::new((again(&options.ours)?, again(&options.theirs)?))))
+}
+
+/// Flushes or compacts the reference.
+fn command_their_admin(options: &Options, upset: Upset, keyspace: &str) -> Result<()> {
+    let Some(command) = &options.their_admin else { return Ok(()) };
+    let what = match upset {
+        Upset::Flush => "flush",
+        Upset::Compact => "compact",
+        Upset::Restart => return Ok(()),
+    };
+    shell(&format!("{command} {what} {keyspace}"))
+}
+
+fn shell(command: &str) -> Result<()> {
+    let status = std::process::Command::new("sh").arg("-c").arg(command).status()?;
+    if !status.success() {
+        bail!("{command}: {status}");
+    }
+    Ok(())
 }
 
 /// Sends the command to the admin port by HTTP.

@@ -1,12 +1,15 @@
 //! One round: a table, statements on both servers, their answers side by side.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 
 use super::bound::Statement;
 use super::compare::{Shown, difference, name, show};
 use super::random::Random;
+use super::scan::{Replay, await_builds};
 use super::select::{self, PAGES};
-use super::table::Table;
+use super::table::{Mode, Table};
 use super::types::{FIELDS, UDT};
 use super::write;
 use crate::client::{Answer, Bound, Client, Parameters, Prepared};
@@ -16,6 +19,9 @@ use crate::value::{Column, encode_all};
 const PAGES_MAX: usize = 2_000;
 /// Queries that are asked again after a flush or compaction.
 const AGAIN: usize = 12;
+/// Retries of a read while an index is built, and the time between two of them.
+pub(super) const BUILD_RETRIES: usize = 1_200;
+pub(super) const BUILD_PAUSE: Duration = Duration::from_millis(25);
 
 /// Disturbance of our server between statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +62,10 @@ pub struct Pair<'a> {
     pub verbose: bool,
     /// Our server may be restarted.
     pub restarts: bool,
+    /// Tables get secondary indexes.
+    pub indexes: bool,
+    /// The keyspace, which both connections use.
+    pub keyspace: String,
 }
 
 /// A difference that was found.
@@ -75,6 +85,13 @@ pub struct Found {
     pub before: Vec<String>,
 }
 
+/// The statements of a round so far.
+struct History {
+    /// Those that changed something, and the upsets.
+    shown: Vec<String>,
+    replay: Replay,
+}
+
 /// Results of a round.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -92,6 +109,8 @@ pub struct Outcome {
     pub compactions: usize,
     /// How often ours was restarted.
     pub restarts: usize,
+    /// Answers by index that are ours and those of a scan of the reference, but not those of its index.
+    pub their_index: Vec<Found>,
     /// One server made a change that the other refused, which ends the round.
     pub parted: bool,
     /// Differences.
@@ -125,22 +144,36 @@ pub fn keyspace(name: &str, writes: Durability) -> Vec<String> {
     ]
 }
 
-/// Runs the round of a seed in `keyspace`, which both connections use.
+/// Runs the round of a seed.
 ///
 /// # Errors
 /// A connection fails. A server that ends while a statement runs is such an error.
-pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) -> Result<Outcome> {
+pub fn run(pair: &mut Pair<'_>, seed: u64, statements: usize) -> Result<Outcome> {
     let mut random = Random::new(seed);
     let mut table = Table::random(&mut random, &format!("t{seed}"));
+    // Tables of counters have no indexes.
+    while pair.indexes && table.mode == Mode::Counters && random.percent(90) {
+        table = Table::random(&mut random, &format!("t{seed}"));
+    }
     let mut outcome = Outcome::default();
-    let mut history = Vec::new();
+    let mut history = History { shown: Vec::new(), replay: Replay::new(&table.name) };
     let create = Statement::plain(table.create());
     pair.compare(&create, None, 0, &mut outcome, &mut history)?;
+    if pair.indexes && random.percent(60) {
+        for _ in 0..1 + random.below(3) {
+            let statement = Statement::plain(table.create_index(&mut random));
+            pair.compare(&statement, None, 0, &mut outcome, &mut history)?;
+        }
+    }
     let mut asked: Vec<(Statement, Option<i32>)> = Vec::new();
     for number in 0..statements {
         let second = i32::try_from(number)?;
-        if random.percent(1) {
-            let statement = Statement::plain(table.alter(&mut random));
+        let change = match pair.indexes && random.percent(3) {
+            true => Some(change_indexes(&mut table, &mut random)),
+            false => random.percent(1).then(|| table.alter(&mut random)),
+        };
+        if let Some(change) = change {
+            let statement = Statement::plain(change);
             pair.compare(&statement, None, second, &mut outcome, &mut history)?;
             let describe = Statement::plain(format!("DESCRIBE TABLE {}", table.name));
             pair.compare(&describe, None, second, &mut outcome, &mut history)?;
@@ -167,10 +200,10 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
             _ => None,
         };
         if let Some(upset) = upset {
-            if !pair.upset(upset, keyspace, &mut outcome)? {
+            if !pair.upset(upset, &mut outcome)? {
                 continue;
             }
-            history.push(format!("-- {upset:?}"));
+            history.shown.push(format!("-- {upset:?}"));
             let again: Vec<_> = asked.iter().rev().take(AGAIN).cloned().collect();
             for (statement, page) in again {
                 pair.compare(&statement, page, second, &mut outcome, &mut history)?;
@@ -188,16 +221,29 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
     }
     let drop = Statement::plain(format!("DROP TABLE IF EXISTS {}", table.name));
     pair.compare(&drop, None, end, &mut outcome, &mut history)?;
+    history.replay.end(pair.theirs)?;
     Ok(outcome)
+}
+
+fn change_indexes(table: &mut Table, random: &mut Random) -> String {
+    match random.percent(if table.indexes.is_empty() { 95 } else { 65 }) {
+        true => table.create_index(random),
+        false => table.drop_index(random),
+    }
 }
 
 impl Pair<'_> {
     /// Upsets our server; returns true if that is supported.
-    fn upset(&mut self, upset: Upset, keyspace: &str, outcome: &mut Outcome) -> Result<bool> {
-        match (self.upset)(upset, keyspace)? {
+    fn upset(&mut self, upset: Upset, outcome: &mut Outcome) -> Result<bool> {
+        match (self.upset)(upset, &self.keyspace)? {
             Done::Not => return Ok(false),
             Done::Kept => {}
-            Done::Anew(clients) => (*self.ours, *self.theirs) = *clients,
+            Done::Anew(clients) => {
+                (*self.ours, *self.theirs) = *clients;
+                if self.indexes {
+                    await_builds(self.theirs, &self.keyspace)?;
+                }
+            }
         }
         match upset {
             Upset::Flush => outcome.flushes += 1,
@@ -213,11 +259,11 @@ impl Pair<'_> {
         page: Option<i32>,
         second: i32,
         outcome: &mut Outcome,
-        history: &mut Vec<String>,
+        history: &mut History,
     ) -> Result<()> {
-        let now = Some(self.now + second);
-        let ours = ask(self.ours, statement, page, now)?;
-        let theirs = ask(self.theirs, statement, page, now)?;
+        let seconds = self.now + second;
+        let ours = ask(self.ours, statement, page, Some(seconds))?;
+        let theirs = ask(self.theirs, statement, page, Some(seconds))?;
         outcome.statements += 1;
         outcome.bound += usize::from(statement.values.is_some());
         let is_error = |shown: &Shown| shown.lines.iter().any(|line| line.starts_with("error 0x"));
@@ -232,24 +278,35 @@ impl Pair<'_> {
         // A change that only one of them accepted leaves a lasting difference.
         outcome.parted |= changes && our_error != their_error;
         if let Some((our, their)) = difference(&ours, &theirs) {
-            outcome.found.push(Found {
+            let is_read = self.indexes && statement.text.starts_with("SELECT");
+            let scanned = match is_read && !our_error {
+                true => Some(history.replay.scan(self.theirs, statement, page, seconds)?),
+                false => None,
+            };
+            let is_their_index = scanned.is_some_and(|scanned| scanned.lines == ours.lines);
+            let list = if is_their_index { &mut outcome.their_index } else { &mut outcome.found };
+            list.push(Found {
                 statement: statement.shown(),
                 page,
                 ours: our,
                 theirs: their,
                 answers: (ours, theirs),
-                before: history.clone(),
+                before: history.shown.clone(),
             });
         }
         if !refused && changes {
-            history.push(statement.shown());
+            history.shown.push(statement.shown());
+            history.replay.note(statement, seconds);
+            if self.indexes && statement.text.contains(" INDEX ") {
+                await_builds(self.theirs, &self.keyspace)?;
+            }
         }
         Ok(())
     }
 }
 
 /// All pages of an answer; before them, what a statement with bound values is prepared to.
-fn ask(
+pub(super) fn ask(
     client: &mut Client,
     statement: &Statement,
     page: Option<i32>,
@@ -276,10 +333,18 @@ fn ask(
     }
     let mut pages = Vec::new();
     loop {
-        let response = match &prepared {
-            None => client.query(&statement.text, &parameters)?,
-            Some(prepared) => client.execute(prepared, &parameters)?,
+        let mut execute = || match &prepared {
+            None => client.query(&statement.text, &parameters),
+            Some(prepared) => client.execute(prepared, &parameters),
         };
+        let mut response = execute()?;
+        for _ in 0..BUILD_RETRIES {
+            if !is_being_built(&response.answer) {
+                break;
+            }
+            std::thread::sleep(BUILD_PAUSE);
+            response = execute()?;
+        }
         warnings.extend(response.warnings);
         let next = match &response.answer {
             Answer::Rows(rows) => rows.metadata.paging_state.clone(),
@@ -297,6 +362,11 @@ fn ask(
     let mut shown = show(&pages, warnings);
     first.append(&mut shown.lines);
     Ok(Shown { lines: first, ..shown })
+}
+
+/// Returns true if a read failed because its index is still being built.
+fn is_being_built(answer: &Answer) -> bool {
+    matches!(answer, Answer::Error(error) if error.message.contains("INDEX_NOT_AVAILABLE"))
 }
 
 /// The values for the markers. One that is no literal of the marker's type is bound as bytes.

@@ -2,6 +2,7 @@
 
 use super::bound::{Literal, Statement};
 use super::random::Random;
+use super::restrict::{self, Restrictions};
 use super::table::{Column, Mode, Role, Table};
 use super::types::{FIELDS, Type};
 use super::write;
@@ -41,9 +42,14 @@ fn whole(table: &Table, random: &mut Random) -> String {
         let mut names: Vec<&str> = partition.iter().map(|c| c.name.as_str()).collect();
         let statics = table.of(Role::Static);
         names.extend(random.some(&statics, 50).iter().map(|c| c.name.as_str()));
+        let by_index = !table.indexes.is_empty() && random.percent(30);
         let restriction = match random.below(3) {
-            0 => format!(" WHERE {}", keys(table, random)),
-            1 => format!(" WHERE {}", tokens(table, random)),
+            _ if by_index => {
+                let terms = restrict::by_index(table, random).terms;
+                format!(" WHERE {}", terms.join(" AND "))
+            }
+            0 => format!(" WHERE {}", restrict::keys(table, random)),
+            1 => format!(" WHERE {}", restrict::tokens(table, random)),
             _ => String::new(),
         };
         let limit = limit(random);
@@ -53,57 +59,23 @@ fn whole(table: &Table, random: &mut Random) -> String {
             table.name
         );
     }
-    let mut restrictions = Vec::new();
-    let mut filters = false;
-    let mut one_partition = false;
-    match random.below(20) {
-        0 | 1 => {}
-        2 | 3 => restrictions.push(tokens(table, random)),
-        4 => {
-            // A part of the partition key.
-            filters = true;
-            let column = random.pick(&partition);
-            restrictions.push(format!("{} = {}", column.name, table.literal(column, random)));
-        }
-        _ => {
-            restrictions.push(keys(table, random));
-            one_partition = true;
-        }
-    }
-    if !clustering.is_empty() && random.percent(if one_partition { 55 } else { 15 }) {
-        filters |= !one_partition;
-        if random.percent(85) {
-            let range = write::range(table, random);
-            let range = range.strip_prefix(" AND ").unwrap_or(&range).to_owned();
-            if !range.is_empty() {
-                restrictions.push(range);
-            }
-        } else {
-            filters = true;
-            let column = random.pick(&clustering);
-            restrictions.push(compare(column, table.literal(column, random), random));
-        }
-    }
-    let values = table.values();
-    if !values.is_empty() && random.percent(20) {
-        filters = true;
-        for _ in 0..1 + random.below(2) {
-            let column = *random.pick(&values);
-            restrictions.push(filter(column, random));
-        }
-    }
+    let Restrictions { terms, is_one_partition, filtering } =
+        match table.indexes.is_empty() || random.percent(30) {
+            true => restrict::without_index(table, random),
+            false => restrict::by_index(table, random),
+        };
     let group = random.percent(10);
     let is_json = !group && random.percent(4);
     let mut projection = projection(table, random, group);
     if table.has_mortal_rows && projection != "*" {
-        let mut all: Vec<&str> = values.iter().map(|c| c.name.as_str()).collect();
+        let mut all: Vec<&str> = table.values().into_iter().map(|c| c.name.as_str()).collect();
         all.insert(0, &projection);
         projection = all.join(", ");
     }
     let mut text =
         format!("SELECT {}{projection} FROM {}", if is_json { "JSON " } else { "" }, table.name);
-    if !restrictions.is_empty() {
-        text.push_str(&format!(" WHERE {}", restrictions.join(" AND ")));
+    if !terms.is_empty() {
+        text.push_str(&format!(" WHERE {}", terms.join(" AND ")));
     }
     if group {
         let mut names: Vec<&str> = partition.iter().map(|c| c.name.as_str()).collect();
@@ -117,7 +89,7 @@ fn whole(table: &Table, random: &mut Random) -> String {
         }
     }
     // Cassandra sorts the documents of several partitions by another column than the requested one.
-    if !clustering.is_empty() && !is_json && random.percent(if one_partition { 25 } else { 3 }) {
+    if !clustering.is_empty() && !is_json && random.percent(if is_one_partition { 25 } else { 3 }) {
         text.push_str(&order(&clustering, random));
     }
     if random.percent(12) {
@@ -125,7 +97,7 @@ fn whole(table: &Table, random: &mut Random) -> String {
         text.push_str(&format!(" PER PARTITION LIMIT {}", limit.marked_exactly()));
     }
     text.push_str(&limit(random));
-    if random.percent(if filters { 92 } else { 8 }) {
+    if random.percent(filtering) {
         text.push_str(" ALLOW FILTERING");
     }
     text
@@ -154,75 +126,6 @@ fn order(clustering: &[&Column], random: &mut Random) -> String {
         })
         .collect();
     format!(" ORDER BY {}", terms.join(", "))
-}
-
-/// All columns of the partition key.
-fn keys(table: &Table, random: &mut Random) -> String {
-    let terms: Vec<String> = table
-        .partition()
-        .iter()
-        .map(|column| match random.percent(20) {
-            true => {
-                let of = (0..1 + random.below(4)).map(|_| table.literal(column, random));
-                format!("{} IN {}", column.name, write::list(of))
-            }
-            false => format!("{} = {}", column.name, table.literal(column, random)),
-        })
-        .collect();
-    terms.join(" AND ")
-}
-
-fn tokens(table: &Table, random: &mut Random) -> String {
-    let partition = table.partition();
-    let names = partition.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-    let bound = |random: &mut Random| match random.below(4) {
-        0 => (*random.pick(&["0", "-9223372036854775808", "9223372036854775807", "-5"])).to_owned(),
-        _ => {
-            let of = partition.iter().map(|column| table.literal(column, random));
-            format!("token({})", of.collect::<Vec<_>>().join(", "))
-        }
-    };
-    let lower = format!("token({names}) {} {}", random.pick(&[">", ">="]), bound(random));
-    let upper = format!("token({names}) {} {}", random.pick(&["<", "<="]), bound(random));
-    match random.below(4) {
-        0 => lower,
-        1 => upper,
-        2 => format!("token({names}) = {}", bound(random)),
-        _ => format!("{lower} AND {upper}"),
-    }
-}
-
-fn compare(column: &Column, value: String, random: &mut Random) -> String {
-    let operator = random.pick(&["=", "=", "<", ">", "<=", ">=", "!="]);
-    format!("{} {operator} {value}", column.name)
-}
-
-/// A restriction of a column that is no key.
-fn filter(column: &Column, random: &mut Random) -> String {
-    let name = &column.name;
-    match &column.kind {
-        // Cassandra returns expired cells of static collections.
-        kind if column.role == Role::Static && kind.is_multi_cell() => {
-            compare(column, kind.literal(random), random)
-        }
-        Type::List(item, _) | Type::Set(item, _) if random.percent(80) => {
-            format!("{name} CONTAINS {}", item.literal(random))
-        }
-        Type::Map(key, value, _) if random.percent(85) => match random.below(3) {
-            0 => format!("{name} CONTAINS {}", value.literal(random)),
-            1 => format!("{name} CONTAINS KEY {}", key.literal(random)),
-            _ => format!("{name}[{}] = {}", key.literal(random), value.literal(random)),
-        },
-        Type::Udt(_) if random.percent(30) => format!("{name}.a = 1"),
-        Type::Native("text" | "ascii") if random.percent(10) => {
-            format!("{name} LIKE {}", random.pick(&["'a%'", "'%b'", "'%a%'", "'ab'"]))
-        }
-        kind if random.percent(6) => {
-            let of = (0..1 + random.below(3)).map(|_| kind.literal(random));
-            format!("{name} IN {}", write::list(of))
-        }
-        kind => compare(column, kind.literal(random), random),
-    }
 }
 
 fn projection(table: &Table, random: &mut Random, group: bool) -> String {

@@ -1,6 +1,7 @@
 //! A random table.
 
 use super::bound::Literal;
+use super::index::{self, Index};
 use super::random::Random;
 use super::types::Type;
 
@@ -60,6 +61,10 @@ pub struct Table {
     pub has_mortal_rows: bool,
     /// How often it was altered.
     pub alterations: usize,
+    /// Its indexes.
+    pub indexes: Vec<Index>,
+    /// How many indexes it had.
+    pub index_changes: usize,
 }
 
 impl Table {
@@ -107,7 +112,21 @@ impl Table {
         let default_ttl = if mode != Mode::Counters && random.percent(8) { 5000 } else { 0 };
         let has_mortal_rows = random.percent(30);
         let name = name.to_owned();
-        Table { name, mode, columns, keys, default_ttl, has_mortal_rows, alterations: 0 }
+        Table {
+            name,
+            mode,
+            columns,
+            keys,
+            default_ttl,
+            has_mortal_rows,
+            alterations: 0,
+            indexes: Vec::new(),
+            index_changes: 0,
+        }
+    }
+
+    fn is_indexed(&self, column: &str) -> bool {
+        self.indexes.iter().any(|index| index.column == column)
     }
 
     /// The columns of a role; the direction of clusterings does not count.
@@ -172,7 +191,10 @@ impl Table {
             // The last value stays: a table of counters without counters is another one.
             2 | 3 if self.of(Role::Regular).len() > 1 => {
                 let gone = random.pick(&self.of(Role::Regular)).name.clone();
-                self.columns.retain(|column| column.name != gone);
+                // An indexed column stays: both servers refuse to drop or rename it.
+                if !self.is_indexed(&gone) {
+                    self.columns.retain(|column| column.name != gone);
+                }
                 format!("ALTER TABLE {name} DROP {gone}")
             }
             4 => {
@@ -183,9 +205,13 @@ impl Table {
                     })
                     .collect();
                 let new = format!("k{}", self.alterations);
-                let Some(column) = self.columns.get_mut(*random.pick(&keys)) else {
-                    return String::new();
-                };
+                let at = *random.pick(&keys);
+                if let Some(column) = self.columns.get(at)
+                    && self.is_indexed(&column.name)
+                {
+                    return format!("ALTER TABLE {name} RENAME {} TO {new}", column.name);
+                }
+                let Some(column) = self.columns.get_mut(at) else { return String::new() };
                 let old = std::mem::replace(&mut column.name, new.clone());
                 for (of, _) in self.keys.iter_mut().filter(|(of, _)| *of == old) {
                     of.clone_from(&new);
@@ -200,6 +226,26 @@ impl Table {
                 format!("ALTER TABLE {name} {}", random.pick(&odd))
             }
         }
+    }
+
+    /// `CREATE INDEX`, which the table follows.
+    pub fn create_index(&mut self, random: &mut Random) -> String {
+        self.index_changes += 1;
+        let column = random.pick(&self.columns);
+        let of = (column.name.as_str(), &column.kind);
+        let (index, text) = index::create(&self.name, self.index_changes, of, random);
+        self.indexes.push(index);
+        text
+    }
+
+    /// `DROP INDEX`, which the table follows.
+    pub fn drop_index(&mut self, random: &mut Random) -> String {
+        let exists = if random.percent(20) { "IF EXISTS " } else { "" };
+        if self.indexes.is_empty() || random.percent(5) {
+            return format!("DROP INDEX {exists}{}_nosuch", self.name);
+        }
+        let index = self.indexes.remove(random.below(self.indexes.len()));
+        format!("DROP INDEX {exists}{}", index.name)
     }
 
     /// `CREATE TABLE`.

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand"
 	"testing"
 	"time"
@@ -116,6 +117,34 @@ func TestSchemaMetadata(t *testing.T) {
 	equal(t, table.Columns["v"].Type.Type(), gocql.TypeList)
 	equal(t, table.Columns["m"].Type.Type(), gocql.TypeMap)
 	equal(t, metadata.UserTypes["inner_t"].FieldNames, []string{"x", "y"})
+}
+
+// The driver's own metadata has no indexes.
+func TestIndexesAreInTheSchemaTables(t *testing.T) {
+	execute(t, "CREATE TABLE indexed (k int PRIMARY KEY, v int, m map<text, int>)")
+	execute(t, "CREATE INDEX ON indexed (v)")
+	execute(t, "CREATE INDEX indexed_m ON indexed (entries(m)) USING 'sai'")
+	indexes := func() (out []string) {
+		rows := session.Query("SELECT index_name, kind, options FROM system_schema.indexes "+
+			"WHERE keyspace_name = ? AND table_name = 'indexed'", keyspace).Iter()
+		var name, kind string
+		var options map[string]string
+		for rows.Scan(&name, &kind, &options) {
+			out = append(out, fmt.Sprint(name, " ", kind, " ", options))
+			options = nil
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	legacy := "indexed_v_idx COMPOSITES map[target:v]"
+	equal(t, indexes(), []string{"indexed_m CUSTOM map[class_name:sai target:entries(m)]", legacy})
+	metadataWhere(t, func(metadata *gocql.KeyspaceMetadata) bool {
+		return metadata.Tables["indexed"] != nil
+	})
+	execute(t, "DROP INDEX indexed_m")
+	equal(t, indexes(), []string{legacy})
 }
 
 func TestSchemaMetadataFollowsEvents(t *testing.T) {

@@ -106,6 +106,32 @@ test('schema metadata of user types and of the keyspace', async () => {
   assert.equal(client.metadata.getReplicas(keyspace, Buffer.from([0, 0, 0, 1])).length, 1);
 });
 
+test('schema metadata of indexes', async () => {
+  await define('CREATE TABLE indexed (k int PRIMARY KEY, v int, m map<text, int>)');
+  await define('CREATE INDEX ON indexed (v)');
+  await define("CREATE INDEX indexed_m ON indexed (entries(m)) USING 'sai'");
+  const indexes = async () => {
+    const table = await client.metadata.getTable(keyspace, 'indexed');
+    return Object.fromEntries(table.indexes.map(index => [index.name, index]));
+  };
+  const both = await indexes();
+  assert.deepEqual(Object.keys(both).sort(), ['indexed_m', 'indexed_v_idx']);
+  assert.ok(both.indexed_v_idx.isCompositesKind());
+  assert.equal(both.indexed_v_idx.target, 'v');
+  assert.ok(both.indexed_m.isCustomKind());
+  assert.equal(both.indexed_m.target, 'entries(m)');
+  assert.equal(both.indexed_m.options.class_name, 'sai');
+  await define('DROP INDEX indexed_m');
+  // As below, the event may come after the answer.
+  const deadline = Date.now() + 20000;
+  let left = Object.keys(await indexes());
+  while (left.length !== 1 && Date.now() < deadline) {
+    await new Promise(resolve => setTimeout(resolve, 20));
+    left = Object.keys(await indexes());
+  }
+  assert.deepEqual(left, ['indexed_v_idx']);
+});
+
 test('schema metadata follows events', async () => {
   await define('CREATE TABLE evolving (k int PRIMARY KEY, a int)');
   assert.equal((await client.metadata.getTable(keyspace, 'evolving')).columns.length, 2);

@@ -543,8 +543,11 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
         version,
         next_column_id,
     };
-    // INV-schema-6.
-    if !table.has_valid_indexes() || tag & INDEXED != 0 && !table.has_indexes() {
+    // INV-schema-1 and INV-schema-6.
+    if !has_unique_ids(&table)
+        || !table.has_valid_indexes()
+        || tag & INDEXED != 0 && !table.has_indexes()
+    {
         return Err(r.invalid(0));
     }
     Ok(table)

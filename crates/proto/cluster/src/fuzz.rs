@@ -1,7 +1,7 @@
 //! Plain functions over bytes from outside; none may panic.
 
 use codec::Reader;
-use schema::Schema;
+use schema::{KeyspaceParams, Schema, SchemaChange, encode};
 use stdx::{Epoch, HostId, Token, Uuid, WallMicros};
 
 use crate::{ClusterSnapshot, LocalNode, Member, Transformation};
@@ -17,6 +17,20 @@ pub fn fuzz_metalog(data: &[u8]) {
     framed.extend_from_slice(data);
     let _ = crate::metalog::load(&framed, &base).is_ok();
     let _ = crate::Transformation::decode(data).is_ok();
+}
+
+/// A change of the schema, as an entry of the metadata log has it, on a keyspace that exists.
+pub fn fuzz_schema_change(data: &[u8]) {
+    let mut r = Reader::new(data, "schema change");
+    let Ok(change) = encode::read_change(&mut r) else { return };
+    let mut again = Vec::new();
+    encode::change(&mut again, &change);
+    let decoded = encode::read_change(&mut Reader::new(&again, "schema change"));
+    assert!(decoded.is_ok_and(|c| c == change), "a change of the schema changes on its way");
+    let params = KeyspaceParams { durable_writes: true, replication: Default::default() };
+    let keyspace = SchemaChange::CreateKeyspace { name: "ks".into(), params };
+    let Ok(schema) = Schema::default().apply(&keyspace) else { return };
+    let _ = schema.apply(&change).is_ok();
 }
 
 /// A member as other nodes send it.
@@ -109,14 +123,86 @@ mod tests {
     use super::*;
     use crate::testing::{Random, host, member};
     use crate::{Address, MemberState};
-    use schema::{KeyspaceParams, SchemaChange};
+    use schema::{
+        Column, ColumnKind, IndexKind, IndexMetadata, IndexRules, IndexTarget, Table, TableKind,
+        TableOptions, TargetPart, index_id,
+    };
+    use std::collections::BTreeMap;
     use std::sync::Arc;
+    use stdx::{ColumnId, TableId};
+    use types::CqlType;
 
     fn marker(epoch: u64, bytes: &mut Vec<u8>) {
         crate::metalog::encode_marker(Epoch(epoch), bytes);
     }
 
-    /// A log of three entries with their markers, and where each entry ends.
+    /// A table with a legacy index and storage-attached ones of each part of a column.
+    fn indexed() -> Table {
+        let id = TableId(Uuid::from_u128(42));
+        let column =
+            |id, name: &str, kind, ty| Column { id: ColumnId(id), name: name.into(), ty, kind };
+        let index = |name: &str, column: &str, part, rules| {
+            let kind = match rules {
+                IndexRules::Legacy => IndexKind::Composites,
+                IndexRules::Sai => IndexKind::Custom,
+            };
+            Arc::new(IndexMetadata {
+                id: index_id(id, name, 1),
+                name: name.into(),
+                kind,
+                options: BTreeMap::from([("target".to_owned(), column.to_owned())]),
+                target: IndexTarget { column: column.into(), part },
+                rules,
+            })
+        };
+        Table {
+            id,
+            keyspace: "ks".into(),
+            name: "t".into(),
+            kind: TableKind::Regular,
+            columns: vec![
+                column(0, "k", ColumnKind::PartitionKey(0), CqlType::Int),
+                column(
+                    1,
+                    "c",
+                    ColumnKind::Clustering { position: 0, reversed: false },
+                    CqlType::Text,
+                ),
+                column(2, "s", ColumnKind::Static, CqlType::Int),
+                column(3, "f", ColumnKind::Regular, CqlType::list(CqlType::Int, true)),
+                column(
+                    4,
+                    "m",
+                    ColumnKind::Regular,
+                    CqlType::map(CqlType::Text, CqlType::Int, false),
+                ),
+            ],
+            partition_key_count: 1,
+            clustering_count: 1,
+            static_count: 1,
+            options: TableOptions::default(),
+            dropped: BTreeMap::new(),
+            masks: BTreeMap::new(),
+            indexes: [
+                index("a", "s", TargetPart::Simple, IndexRules::Legacy),
+                index("b", "m", TargetPart::Values, IndexRules::Sai),
+                index("c", "m", TargetPart::Keys, IndexRules::Sai),
+                index("d", "m", TargetPart::Entries, IndexRules::Sai),
+                index("e", "f", TargetPart::Full, IndexRules::Sai),
+            ]
+            .into(),
+            version: 1,
+            next_column_id: 5,
+        }
+    }
+
+    fn change_bytes(change: &SchemaChange) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode::change(&mut bytes, change);
+        bytes
+    }
+
+    /// A log of four entries with their markers, and where each entry ends.
     fn log() -> (Vec<u8>, Vec<usize>) {
         let mut bytes = crate::metalog::MAGIC.to_vec();
         let node = LocalNode {
@@ -147,6 +233,11 @@ mod tests {
             ends.push(bytes.len());
             marker(i as u64 + 2, &mut bytes);
         }
+        let table = Table { keyspace: "a".into(), ..indexed() };
+        let change = Transformation::Schema(Box::new(SchemaChange::CreateTable(table)));
+        change.encode_entry(Epoch(4), &mut bytes);
+        ends.push(bytes.len());
+        marker(4, &mut bytes);
         (bytes, ends)
     }
 
@@ -154,7 +245,7 @@ mod tests {
     fn a_frame_of_the_log_is_found_by_its_place() {
         let (bytes, _) = log();
         let loaded = crate::metalog::load(&bytes, &Schema::default()).unwrap();
-        assert_eq!(loaded.places.len(), 3);
+        assert_eq!(loaded.places.len(), 4);
         for (i, (offset, length)) in loaded.places.into_iter().enumerate() {
             let frame = &bytes[offset as usize..][..length as usize];
             let framed = crate::metalog::decode_frame(frame).unwrap();
@@ -168,13 +259,13 @@ mod tests {
     #[test]
     fn a_torn_last_marker_is_a_tail() {
         let (bytes, ends) = log();
-        let last = ends[3];
+        let last = ends[4];
         for zeros in 1..16 {
             let mut torn = bytes.clone();
             torn[last..last + zeros].fill(0);
             let loaded = crate::metalog::load(&torn, &Schema::default()).unwrap();
             assert_eq!(loaded.valid_bytes, last as u64, "{zeros} zeros");
-            assert_eq!(loaded.snapshot.unwrap().epoch, Epoch(3));
+            assert_eq!(loaded.snapshot.unwrap().epoch, Epoch(4));
         }
     }
 
@@ -189,7 +280,7 @@ mod tests {
         };
         let after =
             before.apply(&Transformation::Group(vec![keyspace("x"), keyspace("y")])).unwrap();
-        assert_eq!(after.epoch, Epoch(4));
+        assert_eq!(after.epoch, Epoch(5));
         assert!(after.schema.keyspace("x").is_some() && after.schema.keyspace("y").is_some());
         assert!(before.apply(&Transformation::Group(vec![keyspace("x"), keyspace("a")])).is_err());
         let nested = Transformation::Group(vec![Transformation::Group(vec![])]);
@@ -223,7 +314,7 @@ mod tests {
                     // Only the last marker itself can go unseen: it holds no data.
                     Ok(loaded) => {
                         assert!(at >= last_marker, "flip at {at} bit {bit} was not seen");
-                        assert_eq!(loaded.snapshot.map(|s| s.epoch.0), Some(3));
+                        assert_eq!(loaded.snapshot.map(|s| s.epoch.0), Some(4));
                     }
                 }
             }
@@ -233,6 +324,40 @@ mod tests {
     #[test]
     fn ten_thousand_mutations_never_panic() {
         testkit::mutate([log().0], fuzz_metalog);
+    }
+
+    #[test]
+    fn mutated_tables_with_indexes_never_panic_and_keep_their_form() {
+        let create = change_bytes(&SchemaChange::CreateTable(indexed()));
+        let alter = change_bytes(&SchemaChange::AlterTable(indexed()));
+        testkit::mutate([create, alter], fuzz_schema_change);
+    }
+
+    /// Without the checksum of its entry: what is accepted has the same indexes when it is written again.
+    #[test]
+    fn a_flip_of_any_bit_of_a_table_with_indexes_is_refused_or_another_valid_table() {
+        let bytes = change_bytes(&SchemaChange::CreateTable(indexed()));
+        let without = Table { indexes: Default::default(), ..indexed() };
+        let first = change_bytes(&SchemaChange::CreateTable(without)).len();
+        let (mut refused, mut others) = (0, 0);
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1 << bit;
+                fuzz_schema_change(&bad);
+                match encode::read_change(&mut Reader::new(&bad, "schema change")) {
+                    Err(_) => refused += 1,
+                    Ok(SchemaChange::CreateTable(table)) => {
+                        // A boolean before the indexes may have several bytes for true.
+                        let is_same = at >= first && table == indexed();
+                        assert!(!is_same, "flip at {at} bit {bit} was not seen");
+                        others += 1;
+                    }
+                    Ok(_) => others += 1,
+                }
+            }
+        }
+        assert!(refused > 100 && others > 100, "{refused} refused, {others} others");
     }
 
     /// Entries of every kind about members; joins, a move, a replacement, in a legal order.

@@ -1,5 +1,6 @@
 //! Connecting, compression, the metadata of the cluster and of the schema, tracing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scylla::cluster::metadata::{
@@ -17,6 +18,7 @@ crate::tests![
     a_keyspace_that_is_not_there_is_refused,
     schema_metadata_of_a_table_is_complete,
     schema_metadata_of_user_types,
+    indexes_are_in_the_schema_tables,
     schema_metadata_follows_changes,
     schema_agreement_is_reached,
     tracing_gives_events,
@@ -124,6 +126,28 @@ async fn schema_metadata_of_user_types(context: Arc<Context>) {
     let names: Vec<&str> = types["outer_t"].field_types.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["i", "l"]);
     assert_eq!(types["inner_t"].field_types[0].1, ColumnType::Native(NativeType::Int));
+}
+
+/// The driver's own metadata has no indexes.
+async fn indexes_are_in_the_schema_tables(context: Arc<Context>) {
+    context.define("CREATE TABLE indexed (k int PRIMARY KEY, v int, m map<text, int>)").await;
+    context.define("CREATE INDEX ON indexed (v)").await;
+    context.define("CREATE INDEX indexed_m ON indexed (entries(m)) USING 'sai'").await;
+    let all = "SELECT index_name, kind, options FROM system_schema.indexes \
+               WHERE keyspace_name = ? AND table_name = 'indexed'";
+    type Row = (String, String, BTreeMap<String, String>);
+    let row = |name: &str, kind: &str, options: &[(&str, &str)]| -> Row {
+        let options = options.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        (name.to_owned(), kind.to_owned(), options.collect())
+    };
+    let attached = row("indexed_m", "CUSTOM", &[("class_name", "sai"), ("target", "entries(m)")]);
+    let legacy = row("indexed_v_idx", "COMPOSITES", &[("target", "v")]);
+    let rows: Vec<Row> = context.rows(all, (&context.keyspace,)).await;
+    assert_eq!(rows, [attached, legacy.clone()]);
+    assert!(table(&context, "indexed").await.is_some());
+    context.define("DROP INDEX indexed_m").await;
+    let rows: Vec<Row> = context.rows(all, (&context.keyspace,)).await;
+    assert_eq!(rows, [legacy]);
 }
 
 async fn schema_metadata_follows_changes(context: Arc<Context>) {

@@ -24,6 +24,8 @@ import com.datastax.oss.driver.api.core.metadata.NodeState;
 import com.datastax.oss.driver.api.core.metadata.TokenMap;
 import com.datastax.oss.driver.api.core.metadata.schema.ClusteringOrder;
 import com.datastax.oss.driver.api.core.metadata.schema.ColumnMetadata;
+import com.datastax.oss.driver.api.core.metadata.schema.IndexKind;
+import com.datastax.oss.driver.api.core.metadata.schema.IndexMetadata;
 import com.datastax.oss.driver.api.core.metadata.schema.KeyspaceMetadata;
 import com.datastax.oss.driver.api.core.metadata.schema.TableMetadata;
 import com.datastax.oss.driver.api.core.type.DataTypes;
@@ -33,6 +35,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
 import suite.Main.Test;
 
 /** Connecting, protocol versions and compression, the metadata of the schema, tracing. */
@@ -171,6 +174,26 @@ final class Connection {
     UserDefinedType inner = (UserDefinedType) type.getFieldTypes().get(0);
     equal(inner.getName().asInternal(), "inner_t");
     equal(inner.getFieldTypes(), List.of(DataTypes.INT, DataTypes.TEXT));
+  }
+
+  @Test
+  static void schemaMetadataOfIndexes() {
+    define("CREATE TABLE indexed (k int PRIMARY KEY, v int, m map<text, int>)");
+    define("CREATE INDEX ON indexed (v)");
+    define("CREATE INDEX indexed_m ON indexed (entries(m)) USING 'sai'");
+    TableMetadata table = metadata().getTable("indexed").orElseThrow();
+    equal(table.getIndexes().size(), 2);
+    IndexMetadata legacy = table.getIndex("indexed_v_idx").orElseThrow();
+    equal(legacy.getKind(), IndexKind.COMPOSITES);
+    equal(legacy.getTarget(), "v");
+    check(legacy.getClassName().isEmpty(), legacy.getClassName());
+    IndexMetadata attached = table.getIndex("indexed_m").orElseThrow();
+    equal(attached.getKind(), IndexKind.CUSTOM);
+    equal(attached.getTarget(), "entries(m)");
+    equal(attached.getClassName().orElseThrow(), "sai");
+    define("DROP INDEX indexed_m");
+    Map<CqlIdentifier, IndexMetadata> left = metadata().getTable("indexed").orElseThrow().getIndexes();
+    equal(left.keySet(), Set.of(CqlIdentifier.fromInternal("indexed_v_idx")));
   }
 
   @Test
