@@ -835,8 +835,7 @@ settings! {
         supported cold default_secondary_index: String = "legacy_local_table".to_owned();
         /// Allow CREATE INDEX without USING.
         supported cold default_secondary_index_enabled: bool = true;
-        /// Allow statements to name the class of SASI indexes. They are refused in both cases: SASI is
-        /// not supported by this version.
+        /// Allow CREATE INDEX with the class of SASI indexes. Existing ones are used in any case.
         supported cold sasi_indexes_enabled: bool = false;
         /// Allow user-defined functions and aggregates. They are written in WebAssembly; in a build
         /// with the feature `lua` also in Lua.

@@ -394,6 +394,7 @@ fn index(out: &mut Vec<u8>, index: &IndexMetadata) {
     out.put_u8(match index.rules {
         IndexRules::Legacy => 0,
         IndexRules::Sai => 1,
+        IndexRules::Sasi => 2,
     });
 }
 
@@ -413,6 +414,7 @@ fn read_index(r: &mut Reader<'_>) -> Result<IndexMetadata, DecodeError> {
     let rules = match r.u8()? {
         0 => IndexRules::Legacy,
         1 => IndexRules::Sai,
+        2 => IndexRules::Sasi,
         other => return Err(r.invalid(i64::from(other))),
     };
     let target = IndexTarget { column, part };

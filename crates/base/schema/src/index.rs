@@ -58,6 +58,8 @@ pub enum IndexRules {
     Legacy,
     /// Storage-attached index.
     Sai,
+    /// SASI: prefixes, suffixes and parts of text.
+    Sasi,
 }
 
 /// Column of an index and the part of its values that is indexed.

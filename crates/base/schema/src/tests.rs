@@ -121,6 +121,13 @@ fn a_table_with_indexes_is_written_as_the_format_says() {
     expect.extend_from_slice(b"\x01i\x02\x02\x0aclass_name\x03sai\x06target\x01m\x01m\x03\x01");
     assert_eq!(with[without.len()..], expect);
     assert_eq!((bytes.len(), codec::xxh3_64(&bytes)), (673, 0x618c_984d_e0ec_07f5));
+    for (rules, code) in [(IndexRules::Legacy, 0), (IndexRules::Sasi, 2)] {
+        let index = IndexMetadata { rules, ..index("i", "m", TargetPart::Entries) };
+        one.indexes = one.indexes_with(index);
+        with.clear();
+        encode::table(&mut with, &one);
+        assert_eq!(with.last(), Some(&code));
+    }
 }
 
 /// INV-schema-6.

@@ -8,7 +8,7 @@
 //! A bit is assigned once and never reused. INV-cluster-4: an entry never needs a bit that is not in
 //! [`SUPPORTED`].
 
-use schema::SchemaChange;
+use schema::{IndexMetadata, IndexRules, SchemaChange};
 
 use crate::auth::AuthChange;
 use crate::metalog::Transformation;
@@ -30,6 +30,8 @@ pub const MASKS_BY_FUNCTIONS: u64 = 1 << 5;
 pub const CIDR_GROUPS: u64 = 1 << 6;
 /// Secondary indexes, within the definition of a table.
 pub const INDEXES: u64 = 1 << 7;
+/// SASI indexes, within the definition of a table.
+pub const SASI_INDEXES: u64 = 1 << 8;
 
 /// Features of this build.
 pub const SUPPORTED: u64 = ROLES
@@ -39,7 +41,8 @@ pub const SUPPORTED: u64 = ROLES
     | COMPACT_TABLES
     | MASKS_BY_FUNCTIONS
     | CIDR_GROUPS
-    | INDEXES;
+    | INDEXES
+    | SASI_INDEXES;
 
 impl Transformation {
     /// Returns the features that a member needs to read this entry, one bit each.
@@ -64,7 +67,11 @@ impl Transformation {
                     let masks = if table.masks.is_empty() { 0 } else { MASKS };
                     let by_users = table.masks.values().any(|mask| mask.users.is_some());
                     let masks = masks | if by_users { MASKS_BY_FUNCTIONS } else { 0 };
-                    let indexes = if table.has_indexes() { INDEXES } else { 0 };
+                    let of_index = |index: &IndexMetadata| match index.rules {
+                        IndexRules::Legacy | IndexRules::Sai => INDEXES,
+                        IndexRules::Sasi => INDEXES | SASI_INDEXES,
+                    };
+                    let indexes = table.indexes.iter().fold(0, |all, index| all | of_index(index));
                     masks | indexes | table.compact_form().map_or(0, |_| COMPACT_TABLES)
                 }
                 SchemaChange::PutFunction(_)
@@ -160,8 +167,11 @@ mod tests {
             target: schema::IndexTarget { column: "v".into(), part: schema::TargetPart::Simple },
             rules: schema::IndexRules::Legacy,
         };
-        table.indexes = table.indexes_with(index);
+        table.indexes = table.indexes_with(index.clone());
         assert_eq!(needs(&table), INDEXES);
+        let rules = schema::IndexRules::Sasi;
+        table.indexes = table.indexes_with(schema::IndexMetadata { rules, ..index });
+        assert_eq!(needs(&table), INDEXES | SASI_INDEXES);
     }
 
     #[test]

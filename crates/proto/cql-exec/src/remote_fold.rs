@@ -13,6 +13,7 @@ use cql_plan::column_source::Source;
 use cql_plan::select::{BoundFilters, BoundSelect, Filter, SelectPlan, Test};
 use data::{RowFilter, RowFold};
 use index_format::text::TextOptions;
+use index_format::{Analysis, LikeKind, LikePattern, Tokens};
 use schema::Table;
 use stdx::{DeletionSeconds, WallMicros};
 
@@ -34,11 +35,21 @@ const CONTAINS: u8 = 3;
 const CONTAINS_KEY: u8 = 4;
 const ENTRY: u8 = 5;
 const ANALYZED: u8 = 6;
+const LIKE: u8 = 7;
 
 /// Options of analysed text.
 const IGNORES_CASE: u8 = 1;
 const NORMALIZES: u8 = 2;
 const FOLDS_TO_ASCII: u8 = 4;
+const UPPERCASES: u8 = 8;
+/// Tokens: words, or the parts between a character that follows as u32.
+const WORDS: u8 = 16;
+const DELIMITED: u8 = 32;
+
+const MATCHES: u8 = 0;
+const PREFIX: u8 = 1;
+const SUFFIX: u8 = 2;
+const INSIDE: u8 = 3;
 
 const START: u8 = 1;
 const START_INCLUSIVE: u8 = 2;
@@ -256,28 +267,85 @@ fn put_test(test: &Test, out: &mut Vec<u8>) {
         }
         Test::Analyzed(options, test) => {
             out.put_u8(ANALYZED);
-            let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-            out.put_u8(
-                flag(options.ignores_case, IGNORES_CASE)
-                    | flag(options.normalizes, NORMALIZES)
-                    | flag(options.folds_to_ascii, FOLDS_TO_ASCII),
-            );
+            put_analysis(*options, out);
             put_test(test, out);
+        }
+        Test::Like(LikePattern { kind, analysis, parts }) => {
+            out.put_u8(LIKE);
+            out.put_u8(match kind {
+                LikeKind::Matches => MATCHES,
+                LikeKind::Prefix => PREFIX,
+                LikeKind::Suffix => SUFFIX,
+                LikeKind::Contains => INSIDE,
+            });
+            put_analysis(*analysis, out);
+            out.put_vint_unsigned(parts.len() as u64);
+            parts.iter().for_each(|part| out.put_bytes_vint(part));
         }
     }
 }
 
-/// A test whose text is changed: its options, then the test, which is of one value.
-fn take_analyzed(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
+fn put_analysis(analysis: Analysis, out: &mut Vec<u8>) {
+    let Analysis { text, uppercases, tokens } = analysis;
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    let flags = flag(text.ignores_case, IGNORES_CASE)
+        | flag(text.normalizes, NORMALIZES)
+        | flag(text.folds_to_ascii, FOLDS_TO_ASCII)
+        | flag(uppercases, UPPERCASES);
+    match tokens {
+        Tokens::Whole => out.put_u8(flags),
+        Tokens::Words => out.put_u8(flags | WORDS),
+        Tokens::Delimited(delimiter) => {
+            out.put_u8(flags | DELIMITED);
+            out.put_u32(delimiter.into());
+        }
+    }
+}
+
+fn take_analysis(r: &mut Reader<'_>) -> Result<Analysis, DecodeError> {
     let flags = r.u8()?;
-    if flags == 0 || flags > (IGNORES_CASE | NORMALIZES | FOLDS_TO_ASCII) {
+    let has = |flag: u8| flags & flag != 0;
+    let tokens = match (has(WORDS), has(DELIMITED)) {
+        (false, false) => Tokens::Whole,
+        (true, false) => Tokens::Words,
+        (false, true) => {
+            let delimiter = r.u32()?;
+            let character = char::from_u32(delimiter);
+            Tokens::Delimited(character.ok_or_else(|| r.invalid(i64::from(delimiter)))?)
+        }
+        (true, true) => return Err(r.invalid(i64::from(flags))),
+    };
+    if flags > DELIMITED | (UPPERCASES | IGNORES_CASE | NORMALIZES | FOLDS_TO_ASCII) {
         return Err(r.invalid(i64::from(flags)));
     }
-    let options = TextOptions {
-        ignores_case: flags & IGNORES_CASE != 0,
-        normalizes: flags & NORMALIZES != 0,
-        folds_to_ascii: flags & FOLDS_TO_ASCII != 0,
+    let text = TextOptions {
+        ignores_case: has(IGNORES_CASE),
+        normalizes: has(NORMALIZES),
+        folds_to_ascii: has(FOLDS_TO_ASCII),
     };
+    Ok(Analysis { text, uppercases: has(UPPERCASES), tokens })
+}
+
+fn take_like(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
+    let kind = match r.u8()? {
+        MATCHES => LikeKind::Matches,
+        PREFIX => LikeKind::Prefix,
+        SUFFIX => LikeKind::Suffix,
+        INSIDE => LikeKind::Contains,
+        other => return Err(r.invalid(i64::from(other))),
+    };
+    let analysis = take_analysis(r)?;
+    let count = take_count(r)?;
+    let parts = (0..count).map(|_| r.bytes_vint().map(<[u8]>::to_vec));
+    Ok(Test::Like(LikePattern { kind, analysis, parts: parts.collect::<Result<_, _>>()? }))
+}
+
+/// A test whose text is changed: its options, then the test, which is of one value.
+fn take_analyzed(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
+    let options = take_analysis(r)?;
+    if options.is_plain() {
+        return Err(r.invalid(0));
+    }
     let kind = r.u8()?;
     let value = r.bytes_vint()?.to_vec();
     let test = match kind {
@@ -314,6 +382,7 @@ fn take_test(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
         CONTAINS_KEY => Test::ContainsKey(value(r)?),
         ENTRY => Test::Entry(value(r)?, value(r)?),
         ANALYZED => take_analyzed(r)?,
+        LIKE => take_like(r)?,
         other => return Err(r.invalid(i64::from(other))),
     })
 }

@@ -8,7 +8,7 @@ use crate::leaf::Counts;
 use crate::postings::{ListCursor, ListRef, ListStep};
 use crate::union::Union;
 use crate::walk::{Purpose, Walk, collect};
-use crate::{Block, BlockKind, BlockRef, IndexError, IndexSummary, TermRange};
+use crate::{Block, BlockKind, BlockRef, IndexError, IndexSummary, TermFilter, TermRange};
 
 /// Lists in blocks of lists that stay lists; more are decoded at once, as each open list costs 600 bytes.
 const PARTS_OPEN_MAX: usize = 16;
@@ -46,7 +46,16 @@ pub struct IndexCursor {
 impl IndexCursor {
     /// A cursor before the first row.
     pub fn new(summary: &IndexSummary, ranges: Vec<TermRange>) -> IndexCursor {
-        let walk = Box::new(Walk::new(summary, ranges, Purpose::Collect));
+        IndexCursor::filtered(summary, ranges, None)
+    }
+
+    /// The same of the terms that pass a filter.
+    pub fn filtered(
+        summary: &IndexSummary,
+        ranges: Vec<TermRange>,
+        filter: Option<TermFilter>,
+    ) -> IndexCursor {
+        let walk = Box::new(Walk::new(summary, ranges, filter, Purpose::Collect));
         let state = State::Walking(walk);
         let counts = Counts::default();
         IndexCursor { state, feed: Feed::default(), bound: 0, rows: summary.rows, counts }
@@ -168,7 +177,7 @@ pub struct Estimate {
 impl Estimate {
     /// An estimate of ranges.
     pub fn new(summary: &IndexSummary, ranges: Vec<TermRange>) -> Estimate {
-        Estimate { walk: Walk::new(summary, ranges, Purpose::Count), feed: Feed::default() }
+        Estimate { walk: Walk::new(summary, ranges, None, Purpose::Count), feed: Feed::default() }
     }
 
     /// Gives the block that the last step named.

@@ -8,7 +8,7 @@ use crate::runs::{MergeStep, Run, RunMerger};
 use crate::summary::{ComponentKind, FOOTER_BYTES, read_header};
 use crate::{
     Block, BlockRef, Footer, IndexCursor, IndexError, IndexSummary, Lookup, RowsReader,
-    RowsSummary, Step, TermRange,
+    RowsSummary, Step, TermFilter, TermRange,
 };
 
 /// Reads of one input at most; a component of a few blocks needs fewer.
@@ -50,9 +50,14 @@ fn read_terms(bytes: &Bytes) -> Result<(), IndexError> {
     let at = footer(ComponentKind::Terms, bytes)?;
     let summary = IndexSummary::read(block(bytes, at)?)?;
     let first = bytes.first().copied().unwrap_or(0);
-    let ranges =
-        [vec![TermRange::all()], vec![TermRange::equal(b"b")], vec![TermRange::prefix(&[first])]];
-    for ranges in ranges {
+    let filter = TermFilter::Contains(vec![first]);
+    let searches = [
+        (vec![TermRange::all()], None),
+        (vec![TermRange::equal(b"b")], None),
+        (vec![TermRange::prefix(&[first])], None),
+        (vec![TermRange::all()], Some(filter)),
+    ];
+    for (ranges, filter) in searches {
         let mut reads = 0;
         let mut estimate = Estimate::new(&summary, ranges.clone());
         while let EstimateStep::NeedBlock(at) = estimate.advance()? {
@@ -60,7 +65,7 @@ fn read_terms(bytes: &Bytes) -> Result<(), IndexError> {
             reads += 1;
             stdx::invariant!(reads < READS_MAX, "INV-index-format-3: an estimate without end");
         }
-        let mut cursor = IndexCursor::new(&summary, ranges);
+        let mut cursor = IndexCursor::filtered(&summary, ranges, filter);
         let (mut rows, mut last) = (0, None);
         loop {
             match cursor.advance()? {

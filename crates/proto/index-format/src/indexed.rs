@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use codec::crc32;
 use data::{CellRef, ColumnRef, RowRef};
-use schema::{Column, ColumnKind, IndexMetadata, Table, TargetPart};
+use schema::{Column, ColumnKind, IndexMetadata, IndexRules, Table, TargetPart};
 use sst_format::byte_order::{self, Place};
 use stdx::{ColumnId, Token};
 use types::CqlType;
 use uuid::Uuid;
 
+use crate::analysis::Analysis;
+use crate::sasi::SasiOptions;
 use crate::sources::{RowKey, Scope};
-use crate::terms::{Encoded, Target, TermEncoder};
+use crate::terms::{Target, TermEncoder};
 use crate::text::TextOptions;
 
 /// Part of a primary key or column that an index has the values of.
@@ -99,19 +101,35 @@ impl TableIndex {
             TargetPart::Keys => Target::Keys,
             TargetPart::Entries => Target::Entries,
         };
-        let text = text_options(index);
+        let text = analysis(index, &column.ty);
         let encoder = TermEncoder::new(&column.ty, target, text).ok()?;
+        let encoder = match index.rules {
+            IndexRules::Sasi => encoder.without_empty(),
+            IndexRules::Legacy | IndexRules::Sai => encoder,
+        };
         let function = index.target.part.function().unwrap_or_default();
         let ty = column.ty.to_marshal_name();
-        let definition = format!("{function}({}) {ty} {text:?}", column.name);
+        let sasi = match index.rules {
+            IndexRules::Sasi => format!(" {text:?}"),
+            IndexRules::Legacy | IndexRules::Sai => String::new(),
+        };
+        let definition = format!("{function}({}) {ty} {:?}{sasi}", column.name, text.text);
         let definition = crc32(definition.as_bytes());
         let part = IndexedPart::of_column(column);
         Some(TableIndex { id: index.id, name: index.name.clone(), part, encoder, definition })
     }
 }
 
-/// Returns how an index changes text before it compares it.
-pub fn text_options(index: &IndexMetadata) -> TextOptions {
+/// Analysis of the text of an index of a column of this type.
+pub fn analysis(index: &IndexMetadata, ty: &CqlType) -> Analysis {
+    match index.rules {
+        IndexRules::Sasi => SasiOptions::of(index, ty).analysis,
+        IndexRules::Legacy | IndexRules::Sai => text_options(index).into(),
+    }
+}
+
+/// Filters of the text of a storage-attached index.
+fn text_options(index: &IndexMetadata) -> TextOptions {
     let is = |option: &str, text: &str| {
         index.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case(text))
     };
@@ -179,10 +197,7 @@ impl TableIndexes {
         let mut has_data = None;
         for (number, index) in self.indexes.iter().enumerate() {
             let mut put = |path: &[u8], value: &[u8]| {
-                scratch.clear();
-                if let Encoded::Term | Encoded::Cut = index.encoder.cell(path, value, scratch) {
-                    each(number, scratch);
-                }
+                index.encoder.visit_cell(path, value, scratch, |term| each(number, term));
             };
             match index.part {
                 IndexedPart::PartitionKey(position) if row.is_first => {

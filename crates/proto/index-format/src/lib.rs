@@ -1,7 +1,7 @@
 //! Attached secondary indexes as pure encoders, decoders and cursors: terms, components, sets of rows.
 //!
 //! Owns: the order of indexed values ([`terms`]), the bytes of `Index+<id>.db` ([`writer`], [`cursor`]) and of
-//! `Index+Rows.db` ([`rows`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
+//! `Index+Rows.db` ([`rows`]), analysis of text ([`analysis`], [`sasi`]), patterns ([`like`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
 //! intersections of rows ([`sets`]), the values of a search ([`search`]). Never: IO, clocks, the choice of an index, the
 //! check of a row.
 //!
@@ -14,7 +14,7 @@
 //! visits no block twice, so no bytes make it endless.
 //!
 //! Reading order: [`block`], [`postings`], `leaf`, `node`, [`writer`], [`range`], `walk`, [`cursor`], [`rows`],
-//! [`terms`], [`indexed`], [`runs`], [`memtable`], [`sets`], [`search`]. Bytes: `docs/formats/index.md`.
+//! [`terms`], [`analysis`], [`like`], [`sasi`], [`indexed`], [`runs`], [`memtable`], [`sets`], [`search`]. Bytes: `docs/formats/index.md`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -32,6 +32,7 @@
     )
 )]
 
+pub mod analysis;
 mod bits;
 pub mod block;
 pub mod cursor;
@@ -40,12 +41,14 @@ pub mod fuzz;
 mod id_set;
 pub mod indexed;
 mod leaf;
+pub mod like;
 pub mod memtable;
 mod node;
 pub mod postings;
 pub mod range;
 pub mod rows;
 pub mod runs;
+pub mod sasi;
 pub mod search;
 pub mod sets;
 pub mod sources;
@@ -59,12 +62,14 @@ mod visibility;
 mod walk;
 pub mod writer;
 
+pub use analysis::{Analysis, Tokens};
 pub use block::{Block, BlockKind, BlockRef};
 pub use cursor::{IndexCursor, Step};
 pub use error::IndexError;
 pub use indexed::{IndexedPart, IndexedRow, TableIndex, TableIndexes};
 pub use leaf::Counts;
-pub use memtable::{MemtableIndex, MemtableRows};
+pub use like::{LikeKind, LikePattern, TermFilter};
+pub use memtable::{FilteredWalk, MemtableIndex, MemtableRows};
 pub use range::TermRange;
 pub use rows::{Lookup, RowPlace, RowsReader, RowsSummary, RowsWriter};
 pub use search::{

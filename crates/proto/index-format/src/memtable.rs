@@ -9,9 +9,9 @@ use std::ops::Bound;
 
 use smallvec::SmallVec;
 
-use crate::TermRange;
 use crate::leaf::Counts;
 use crate::range::normalise;
+use crate::{TermFilter, TermRange};
 
 /// Bytes of a term that are compared as a number and need no allocation.
 const HEAD: usize = 8;
@@ -37,9 +37,15 @@ impl Term {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let head = self.head.to_be_bytes();
+        let mut bytes = Vec::with_capacity(self.length as usize);
+        self.copy_to(&mut bytes);
+        bytes
+    }
+
+    fn copy_to(&self, out: &mut Vec<u8>) {
         let length = HEAD.min(self.length as usize);
-        [head.get(..length).unwrap_or_default(), &self.tail].concat()
+        out.extend_from_slice(self.head.to_be_bytes().get(..length).unwrap_or_default());
+        out.extend_from_slice(&self.tail);
     }
 }
 
@@ -132,9 +138,67 @@ impl<K: Ord + Clone> MemtableIndex<K> {
     pub fn rows(&self, ranges: Vec<TermRange>) -> MemtableRows<K> {
         let mut rows: Vec<K> = Vec::new();
         self.visit(ranges, |found| rows.extend_from_slice(found));
-        rows.sort_unstable();
-        rows.dedup();
-        MemtableRows { rows, at: 0 }
+        MemtableRows::of(rows)
+    }
+
+    /// Continues a walk over up to `count` terms. Returns true at its end.
+    pub fn walk(&self, walk: &mut FilteredWalk<K>, count: usize) -> bool {
+        let mut left = count;
+        while let Some(range) = walk.ranges.last() {
+            let bound = |bound: &Bound<Vec<u8>>| match bound {
+                Bound::Included(term) => Bound::Included(Term::new(term)),
+                Bound::Excluded(term) => Bound::Excluded(Term::new(term)),
+                Bound::Unbounded => Bound::Unbounded,
+            };
+            let lower = match walk.after.take() {
+                Some(after) => Bound::Excluded(after),
+                None => bound(&range.lower),
+            };
+            let mut last = None;
+            for (term, rows) in self.terms.range((lower, bound(&range.upper))).take(left) {
+                left -= 1;
+                last = Some(term);
+                walk.scratch.clear();
+                term.copy_to(&mut walk.scratch);
+                if walk.filter.accepts(&walk.scratch) {
+                    walk.rows.extend_from_slice(rows);
+                }
+            }
+            if left == 0 {
+                walk.after = last.cloned();
+                return false;
+            }
+            walk.ranges.pop();
+        }
+        true
+    }
+}
+
+/// Rows of the terms of a memtable that pass a filter, found in parts: each distinct term is tested. Terms that are
+/// added meanwhile may be left out.
+#[derive(Clone, Debug)]
+pub struct FilteredWalk<K> {
+    /// In reverse order, none empty.
+    ranges: Vec<TermRange>,
+    filter: TermFilter,
+    /// Term of the last range after which the walk continues; `None`: at its start.
+    after: Option<Term>,
+    rows: Vec<K>,
+    scratch: Vec<u8>,
+}
+
+impl<K: Ord> FilteredWalk<K> {
+    /// A walk before the first term.
+    pub fn new(ranges: Vec<TermRange>, filter: TermFilter) -> FilteredWalk<K> {
+        let mut ranges = ranges;
+        ranges.retain(|range| !range.is_empty());
+        ranges.reverse();
+        FilteredWalk { ranges, filter, after: None, rows: Vec::new(), scratch: Vec::new() }
+    }
+
+    /// The rows that were found, ascending.
+    pub fn finish(self) -> MemtableRows<K> {
+        MemtableRows::of(self.rows)
     }
 }
 
@@ -146,6 +210,12 @@ pub struct MemtableRows<K> {
 }
 
 impl<K: Ord> MemtableRows<K> {
+    fn of(mut rows: Vec<K>) -> MemtableRows<K> {
+        rows.sort_unstable();
+        rows.dedup();
+        MemtableRows { rows, at: 0 }
+    }
+
     /// Skips rows for which `is_before` is true, which those of the first rows are.
     pub fn skip_while(&mut self, is_before: impl Fn(&K) -> bool) {
         let ahead = self.rows.get(self.at..).unwrap_or_default();

@@ -214,7 +214,7 @@ mod tests {
             max: vec![255],
         };
         let range = TermRange { upper: std::ops::Bound::Excluded(vec![64]), ..TermRange::all() };
-        let mut walk = Walk::new(&summary, vec![range], Purpose::Count);
+        let mut walk = Walk::new(&summary, vec![range], None, Purpose::Count);
         let mut feed = Feed::default();
         let error = loop {
             match walk.step(&feed) {

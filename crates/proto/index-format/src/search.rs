@@ -9,15 +9,17 @@
 use data::command::ReadCommand;
 use stdx::{Token, Uuid};
 
-use crate::TermRange;
+use crate::{TermFilter, TermRange};
 
-/// An indexed restriction: a row satisfies it if one of its terms is in one of the ranges.
+/// An indexed restriction: a row satisfies it if one of its terms is in one of the ranges and passes the filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexPredicate {
     /// Id of the index.
     pub index: Uuid,
     /// Ranges of encoded terms; none: no row satisfies it.
     pub ranges: Vec<TermRange>,
+    /// Test of the terms in the ranges; `None`: all pass. With one, every term in the ranges is read.
+    pub filter: Option<TermFilter>,
 }
 
 /// A request for the keys of rows that satisfy predicates.

@@ -7,7 +7,7 @@
 use sst_format::byte_order;
 use types::CqlType;
 
-use crate::text::TextOptions;
+use crate::analysis::Analysis;
 use crate::writer::TERM_BYTES_MAX;
 
 /// Indexed part of a column.
@@ -57,7 +57,9 @@ enum Shape {
 #[derive(Clone, Debug)]
 pub struct TermEncoder {
     shape: Shape,
-    text: TextOptions,
+    text: Analysis,
+    /// Empty values have no term, whatever their type.
+    skips_empty: bool,
 }
 
 impl TermEncoder {
@@ -65,7 +67,11 @@ impl TermEncoder {
     ///
     /// # Errors
     /// The target does not fit the type, or the type has no order in bytes: counter, duration.
-    pub fn new(ty: &CqlType, target: Target, text: TextOptions) -> Result<TermEncoder, NoTerms> {
+    pub fn new(
+        ty: &CqlType,
+        target: Target,
+        text: impl Into<Analysis>,
+    ) -> Result<TermEncoder, NoTerms> {
         let shape = match (target, ty) {
             (Target::Whole, _) if !ty.is_multi_cell() => Shape::Value(ty.clone()),
             (Target::Values, CqlType::List { element, .. }) => Shape::Value((**element).clone()),
@@ -84,7 +90,44 @@ impl TermEncoder {
             Shape::Value(ty) | Shape::Path(ty) => is_ordered(ty),
             Shape::Entry(key, value) => is_ordered(key) && is_ordered(value),
         };
-        if is_possible { Ok(TermEncoder { shape, text }) } else { Err(NoTerms { target }) }
+        let text = text.into();
+        match is_possible {
+            true => Ok(TermEncoder { shape, text, skips_empty: false }),
+            false => Err(NoTerms { target }),
+        }
+    }
+
+    /// The encoder of an index that has no entries of empty values.
+    #[must_use]
+    pub fn without_empty(self) -> TermEncoder {
+        TermEncoder { skips_empty: true, ..self }
+    }
+
+    /// Calls `each` with the terms of a cell: one at most, or those of its tokens.
+    pub fn visit_cell(
+        &self,
+        path: &[u8],
+        value: &[u8],
+        scratch: &mut Vec<u8>,
+        mut each: impl FnMut(&[u8]),
+    ) {
+        if !self.text.has_tokens() {
+            scratch.clear();
+            if let Encoded::Term | Encoded::Cut = self.cell(path, value, scratch) {
+                each(scratch);
+            }
+            return;
+        }
+        let text = match &self.shape {
+            Shape::Value(CqlType::Text | CqlType::Ascii) => value,
+            Shape::Path(CqlType::Text | CqlType::Ascii) => path,
+            Shape::Value(_) | Shape::Path(_) | Shape::Entry(..) => return,
+        };
+        let Ok(text) = std::str::from_utf8(text) else { return };
+        self.text.visit(text, scratch, |term| {
+            each(term.get(..TERM_BYTES_MAX).unwrap_or(term));
+            true
+        });
     }
 
     /// Appends the term of a cell: its path in a collection, else empty, and its value.
@@ -100,6 +143,9 @@ impl TermEncoder {
     pub fn value(&self, value: &[u8], out: &mut Vec<u8>) -> Encoded {
         let start = out.len();
         let encoded = match &self.shape {
+            Shape::Value(_) | Shape::Path(_) if self.skips_empty && value.is_empty() => {
+                Encoded::Skipped
+            }
             Shape::Value(ty) | Shape::Path(ty) => put(ty, self.text, value, out),
             Shape::Entry(..) => Encoded::Invalid,
         };
@@ -145,11 +191,11 @@ fn escape(term: &[u8], out: &mut Vec<u8>) {
     out.extend([0, 0]);
 }
 
-fn put(ty: &CqlType, text: TextOptions, value: &[u8], out: &mut Vec<u8>) -> Encoded {
+fn put(ty: &CqlType, text: Analysis, value: &[u8], out: &mut Vec<u8>) -> Encoded {
     let ordered = match ty {
         CqlType::Ascii | CqlType::Text => {
             let Ok(value) = std::str::from_utf8(value) else { return Encoded::Invalid };
-            text.apply(value, out);
+            text.filter(value, out);
             return Encoded::Term;
         }
         CqlType::Blob | CqlType::Inet => {

@@ -5,7 +5,7 @@ use crate::leaf::{Counts, FoundRows, LeafReader};
 use crate::node::NodeReader;
 use crate::postings::{ListCursor, ListRef, ListStep};
 use crate::range::normalise;
-use crate::{Block, BlockKind, BlockRef, IndexError, IndexSummary, TermRange};
+use crate::{Block, BlockKind, BlockRef, IndexError, IndexSummary, TermFilter, TermRange};
 
 /// Content of a component in ranges.
 #[derive(Debug, Default)]
@@ -50,6 +50,8 @@ struct Descent {
 #[derive(Debug)]
 pub(crate) struct Walk {
     purpose: Purpose,
+    /// Test of terms. With one, the lists and counts of subtrees are no use: all leaves in the ranges are read.
+    filter: Option<TermFilter>,
     root: Option<BlockRef>,
     /// In reverse order.
     ranges: Vec<TermRange>,
@@ -66,7 +68,12 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    pub(crate) fn new(summary: &IndexSummary, ranges: Vec<TermRange>, purpose: Purpose) -> Walk {
+    pub(crate) fn new(
+        summary: &IndexSummary,
+        ranges: Vec<TermRange>,
+        filter: Option<TermFilter>,
+        purpose: Purpose,
+    ) -> Walk {
         let mut ranges = match summary.root {
             Some(_) => normalise(ranges, &summary.min, &summary.max),
             None => Vec::new(),
@@ -74,6 +81,7 @@ impl Walk {
         ranges.reverse();
         Walk {
             purpose,
+            filter,
             root: summary.root,
             ranges,
             range: None,
@@ -164,8 +172,9 @@ impl Walk {
             let is_last = at + 1 == visit.node.children;
             let limit =
                 if is_last { visit.limit.as_deref() } else { Some(visit.node.separator(at + 1)?) };
-            let is_covered =
-                range.is_above_lower(visit.node.separator(at)?) && range.covers_below(limit);
+            let is_covered = self.filter.is_none()
+                && range.is_above_lower(visit.node.separator(at)?)
+                && range.covers_below(limit);
             let level = visit.node.level;
             if is_covered && (self.purpose == Purpose::Count || child.rows.is_some()) {
                 self.found.counts.add(child.counts);
@@ -244,6 +253,9 @@ impl Walk {
             }
             if !range.is_below_upper(leaf.term()) {
                 return Ok(());
+            }
+            if self.filter.as_ref().is_some_and(|filter| !filter.accepts(leaf.term())) {
+                continue;
             }
             self.found.counts.add(Counts { terms: 1, ids: rows.count() });
             if self.purpose == Purpose::Count {

@@ -84,7 +84,8 @@ fn limits(keys: u32) -> SearchLimits {
 }
 
 fn search(command: &ReadCommand, keys: u32) -> IndexSearch {
-    let predicate = IndexPredicate { index: Uuid::nil(), ranges: vec![TermRange::all()] };
+    let predicate =
+        IndexPredicate { index: Uuid::nil(), ranges: vec![TermRange::all()], filter: None };
     IndexSearch {
         command: command.clone(),
         predicates: vec![predicate],

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! request: version u8 · matching u8 · driving predicate v · rows looked at v
-//!          · predicate count v · (index 16 · range count v · (flags u8 · [lower v, bytes] · [upper v, bytes])*)*
+//!          · predicate count v
+//!          · (index 16 · [filter u8 · bytes v] · range count v · (flags u8 · [lower v, bytes] · [upper v, bytes])*)*
 //!          · read request, up to the end: its rows are the keys, its bytes those of the keys
 //! answer:  version u8 · rows v · estimate count v · estimate v*
 //!          · partition count v · (key u16, bytes · 0 | 1 + row count v · (clustering v, bytes)*)*
@@ -10,7 +11,7 @@
 //! ```
 //!
 //! Matching: 0 driving, 1 intersection, 2 estimates only. Range flags: 1 has lower, 2 lower excluded, 4 has upper,
-//! 8 upper excluded. Rows of a partition: 0 stands for all. Frontier: 0 done, 1 before a token, 2 after a partition,
+//! 8 upper excluded. Filter, in version 2: 0 none, without bytes, 1 ends with, 2 contains. Rows of a partition: 0 stands for all. Frontier: 0 done, 1 before a token, 2 after a partition,
 //! 3 inside one.
 
 use std::ops::Bound;
@@ -18,14 +19,16 @@ use std::ops::Bound;
 use codec::{DecodeError, Reader, Writer};
 use index_format::{
     Frontier, IndexPredicate, IndexSearch, MatchedPartition, MatchedRows, Matches, Matching,
-    SearchLimits, TermRange,
+    SearchLimits, TermFilter, TermRange,
 };
 use stdx::{Token, Uuid};
 
 use crate::read::{ReadLimits, ReadRequest, encode_read, put_key, take_clustering, take_count};
 
-/// The version of both.
+/// The version of answers and of requests without filters of terms.
 pub const INDEX_SEARCH_VERSION: u8 = 1;
+/// The version of requests with a filter of terms.
+const FILTERED_VERSION: u8 = 2;
 /// Most predicates of a search: more than a statement may have.
 pub const PREDICATES_MAX: usize = 256;
 
@@ -38,6 +41,10 @@ const LOWER_EXCLUDED: u8 = 2;
 const HAS_UPPER: u8 = 4;
 const UPPER_EXCLUDED: u8 = 8;
 
+const NO_FILTER: u8 = 0;
+const ENDS_WITH: u8 = 1;
+const CONTAINS: u8 = 2;
+
 const DONE: u8 = 0;
 const BEFORE: u8 = 1;
 const AFTER: u8 = 2;
@@ -47,7 +54,8 @@ const INSIDE: u8 = 3;
 pub fn encode_index_search(out: &mut Vec<u8>, search: &IndexSearch) {
     let IndexSearch { command, predicates, matching, limits } = search;
     let SearchLimits { keys, bytes, scanned } = *limits;
-    out.put_u8(INDEX_SEARCH_VERSION);
+    let is_filtered = predicates.iter().any(|predicate| predicate.filter.is_some());
+    out.put_u8(if is_filtered { FILTERED_VERSION } else { INDEX_SEARCH_VERSION });
     let (tag, driving) = match matching {
         Matching::Driving(predicate) => (DRIVING, *predicate),
         Matching::Intersection => (INTERSECTION, 0),
@@ -57,13 +65,39 @@ pub fn encode_index_search(out: &mut Vec<u8>, search: &IndexSearch) {
     out.put_vint_unsigned(driving as u64);
     out.put_vint_unsigned(scanned);
     out.put_vint_unsigned(predicates.len() as u64);
-    for IndexPredicate { index, ranges } in predicates {
+    for IndexPredicate { index, ranges, filter } in predicates {
         out.put_bytes(index.as_bytes());
+        if is_filtered {
+            put_filter(out, filter.as_ref());
+        }
         out.put_vint_unsigned(ranges.len() as u64);
         ranges.iter().for_each(|range| put_range(out, range));
     }
     let limits = ReadLimits { rows: u64::from(keys), bytes, rows_per_partition: u32::MAX };
     encode_read(out, command, limits, false);
+}
+
+fn put_filter(out: &mut Vec<u8>, filter: Option<&TermFilter>) {
+    let (tag, text) = match filter {
+        None => return out.put_u8(NO_FILTER),
+        Some(TermFilter::EndsWith(text)) => (ENDS_WITH, text),
+        Some(TermFilter::Contains(text)) => (CONTAINS, text),
+    };
+    out.put_u8(tag);
+    out.put_bytes_vint(text);
+}
+
+fn take_filter(reader: &mut Reader<'_>) -> Result<Option<TermFilter>, DecodeError> {
+    let tag = reader.u8()?;
+    if tag == NO_FILTER {
+        return Ok(None);
+    }
+    let text = reader.bytes_vint()?.to_vec();
+    match tag {
+        ENDS_WITH => Ok(Some(TermFilter::EndsWith(text))),
+        CONTAINS => Ok(Some(TermFilter::Contains(text))),
+        tag => Err(reader.invalid(i64::from(tag))),
+    }
 }
 
 fn put_range(out: &mut Vec<u8>, range: &TermRange) {
@@ -88,7 +122,7 @@ fn put_range(out: &mut Vec<u8>, range: &TermRange) {
 pub fn decode_index_search(payload: &[u8]) -> Result<IndexSearch, DecodeError> {
     let mut reader = Reader::new(payload, "index search");
     let version = reader.u8()?;
-    if version != INDEX_SEARCH_VERSION {
+    if version != INDEX_SEARCH_VERSION && version != FILTERED_VERSION {
         return Err(reader.invalid(i64::from(version)));
     }
     let tag = reader.u8()?;
@@ -107,7 +141,7 @@ pub fn decode_index_search(payload: &[u8]) -> Result<IndexSearch, DecodeError> {
     };
     let mut predicates = Vec::with_capacity(count);
     for _ in 0..count {
-        predicates.push(take_predicate(&mut reader)?);
+        predicates.push(take_predicate(&mut reader, version == FILTERED_VERSION)?);
     }
     let ReadRequest { digest, limits, command } = ReadRequest::decode(reader.rest())?;
     let keys = u32::try_from(limits.rows).unwrap_or(0);
@@ -118,8 +152,12 @@ pub fn decode_index_search(payload: &[u8]) -> Result<IndexSearch, DecodeError> {
     Ok(IndexSearch { command, predicates, matching, limits })
 }
 
-fn take_predicate(reader: &mut Reader<'_>) -> Result<IndexPredicate, DecodeError> {
+fn take_predicate(
+    reader: &mut Reader<'_>,
+    is_filtered: bool,
+) -> Result<IndexPredicate, DecodeError> {
     let index = Uuid::from_bytes(reader.array()?);
+    let filter = if is_filtered { take_filter(reader)? } else { None };
     let count = take_count(reader, 1)?;
     let mut ranges = Vec::with_capacity(count);
     for _ in 0..count {
@@ -141,7 +179,7 @@ fn take_predicate(reader: &mut Reader<'_>) -> Result<IndexPredicate, DecodeError
         let lower = take(HAS_LOWER, LOWER_EXCLUDED)?;
         ranges.push(TermRange { lower, upper: take(HAS_UPPER, UPPER_EXCLUDED)? });
     }
-    Ok(IndexPredicate { index, ranges })
+    Ok(IndexPredicate { index, ranges, filter })
 }
 
 /// Appends an answer.
@@ -251,8 +289,16 @@ mod tests {
             ReadCommand::whole(table, Partitions::Key(b"key".to_vec()), DeletionSeconds(9));
         let range = TermRange { lower: Bound::Included(vec![1]), upper: Bound::Excluded(vec![2]) };
         let predicates = vec![
-            IndexPredicate { index: Uuid::from_u128(1), ranges: vec![TermRange::equal(b"a")] },
-            IndexPredicate { index: Uuid::from_u128(2), ranges: vec![range, TermRange::all()] },
+            IndexPredicate {
+                index: Uuid::from_u128(1),
+                ranges: vec![TermRange::equal(b"a")],
+                filter: None,
+            },
+            IndexPredicate {
+                index: Uuid::from_u128(2),
+                ranges: vec![range, TermRange::all()],
+                filter: None,
+            },
         ];
         let limits = SearchLimits { keys: 100, bytes: 4096, scanned: 9999 };
         IndexSearch { command, predicates, matching: Matching::Driving(1), limits }
@@ -307,19 +353,40 @@ mod tests {
     }
 
     #[test]
+    fn a_search_with_a_filter_of_terms_comes_back() {
+        for filter in [TermFilter::EndsWith(b"x".to_vec()), TermFilter::Contains(b"yz".to_vec())] {
+            let mut search = search();
+            search.predicates[0].filter = Some(filter);
+            let bytes = encoded(&search);
+            assert_eq!(bytes[0], FILTERED_VERSION);
+            let again = decode_index_search(&bytes).unwrap();
+            assert_eq!((again.predicates, encoded(&search)), (search.predicates.clone(), bytes));
+            check_damage(&encoded(&search));
+        }
+    }
+
+    /// Refuses every shorter message, and survives every flipped bit.
+    fn check_damage(request: &[u8]) {
+        for end in 0..request.len() {
+            assert!(decode_index_search(request.get(..end).unwrap()).is_err(), "{end}");
+        }
+        for bit in 0..request.len().saturating_mul(8) {
+            let mut damaged = request.to_vec();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            crate::fuzz::fuzz_internode_index_search(&damaged);
+        }
+    }
+
+    #[test]
     fn a_cut_or_unknown_search_is_refused_at_every_length() {
         let mut answer = Vec::new();
         encode_matches(&mut answer, &matches());
         let request = encoded(&search());
-        for end in 0..request.len() {
-            assert!(decode_index_search(request.get(..end).unwrap()).is_err(), "{end}");
-        }
-        for message in [&request, &answer] {
-            for bit in 0..message.len().saturating_mul(8) {
-                let mut damaged = message.clone();
-                damaged[bit / 8] ^= 1 << (bit % 8);
-                crate::fuzz::fuzz_internode_index_search(&damaged);
-            }
+        check_damage(&request);
+        for bit in 0..answer.len().saturating_mul(8) {
+            let mut damaged = answer.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            crate::fuzz::fuzz_internode_index_search(&damaged);
         }
         for end in 0..answer.len() {
             assert!(decode_matches(answer.get(..end).unwrap()).is_err(), "{end}");

@@ -171,7 +171,11 @@ pub(super) fn create(
     let kind = attributes.kind;
     let made = IndexMetadata { id, name: name.into(), kind, options, target, rules };
     changed.indexes = changed.indexes_with(made);
-    Ok(super::table::updated(changed))
+    let mut outcome = super::table::updated(changed);
+    if rules == IndexRules::Sasi {
+        outcome.warnings.push(sasi::WARNING.to_owned());
+    }
+    Ok(outcome)
 }
 
 /// The checks up to those of the class, in Cassandra's order; `None`: IF NOT EXISTS, and it does.
@@ -239,7 +243,7 @@ fn check_custom(
         }
         IndexClass::Sasi => {
             sasi::check(&attributes.options, index)?;
-            Err(unsupported("SASI indexes are"))
+            Ok(IndexRules::Sasi)
         }
         IndexClass::Internal(name) => Err(unsupported(&format!("Index class '{name}' is"))),
         IndexClass::Unknown(name) => {

@@ -18,6 +18,7 @@ use types::Comparator;
 use types::wire::{CollectionKind, Elements, Fields};
 
 use super::filter::{Filter, Test};
+use super::index::like;
 use super::restrictions::{
     Condition, InRows, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
 };
@@ -135,9 +136,10 @@ impl<'v> Values<'v> {
                 }
                 Ok(out)
             }
-            Condition::Slice { .. } | Condition::Contains { .. } | Condition::Analyzed(..) => {
-                Ok(Vec::new())
-            }
+            Condition::Slice { .. }
+            | Condition::Contains { .. }
+            | Condition::Like(..)
+            | Condition::Analyzed(..) => Ok(Vec::new()),
         }
     }
 
@@ -584,6 +586,15 @@ fn add_condition<'v>(
                 let entry = entry_part(v, entry, "value", column)?;
                 out.push(Filter::new(column, Test::Entry(key, entry)));
             }
+        }
+        Condition::Like(term, indexes) => {
+            let bound = match v.bind(term)? {
+                Bound::Value(bytes) => bytes,
+                Bound::Null => return Err(unsupported("null", column)),
+                Bound::Unset => return Err(like::empty()),
+            };
+            let (_, pattern) = indexes.pattern(&column.name, &bound)?;
+            out.push(Filter::new(column, Test::Like(pattern)));
         }
         Condition::Analyzed(options, condition) => {
             let first = out.len();

@@ -116,7 +116,7 @@ impl Clause<'_> {
     fn filters_partition_key(&self) -> bool {
         !self.partition.is_empty()
             && (self.partition.len() < self.table.partition_key_count
-                || self.partition.iter().any(|r| r.is_slice() || r.is_contains()))
+                || self.partition.iter().any(|r| r.is_slice() || r.gives_no_slices()))
     }
 
     /// For each clustering restriction, true if it gives slices.
@@ -124,7 +124,7 @@ impl Clause<'_> {
         let mut position = self.table.partition_key_count;
         let mut sliced = Vec::with_capacity(self.clustering.len());
         for restriction in &self.clustering {
-            let gives_slices = !restriction.is_contains() && restriction.first == position;
+            let gives_slices = !restriction.gives_no_slices() && restriction.first == position;
             if gives_slices && !restriction.is_slice() {
                 position = restriction.first + restriction.count;
             }
@@ -139,7 +139,7 @@ impl Clause<'_> {
         let mut position = self.table.partition_key_count;
         let mut filtered = Vec::with_capacity(self.clustering.len());
         for restriction in &self.clustering {
-            let gives_slices = !restriction.is_contains()
+            let gives_slices = !restriction.gives_no_slices()
                 && restriction.first == position
                 && !has_supporting_index(self.table, restriction);
             if gives_slices && !restriction.is_slice() {

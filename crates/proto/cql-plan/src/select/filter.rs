@@ -7,8 +7,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use data::{ColumnRef, ComplexRef, RowFilter, RowRef};
-use index_format::IndexPredicate;
-use index_format::text::TextOptions;
+use index_format::{Analysis, IndexPredicate, LikePattern};
 use schema::Column;
 use stdx::DeletionSeconds;
 use types::wire::{CollectionKind, Elements, Entries};
@@ -36,14 +35,16 @@ pub enum Test {
     ContainsKey(Vec<u8>),
     /// A map with that key and value.
     Entry(Vec<u8>, Vec<u8>),
+    /// Like a pattern.
+    Like(LikePattern),
     /// The inner test, of text that is changed as an index changes it. The values of the test are
     /// changed already.
-    Analyzed(TextOptions, Box<Test>),
+    Analyzed(Analysis, Box<Test>),
 }
 
 impl Test {
     /// The test on text that is changed by these options.
-    fn analyzed(self, options: TextOptions) -> Test {
+    fn analyzed(self, options: Analysis) -> Test {
         let change = |value: Vec<u8>| changed(options, &value).into_owned();
         let test = match self {
             Test::Eq(value) => Test::Eq(change(value)),
@@ -56,11 +57,11 @@ impl Test {
 }
 
 /// Text as an index with these options has it; what is no text stays as it is.
-fn changed(options: TextOptions, value: &[u8]) -> Cow<'_, [u8]> {
+fn changed(options: Analysis, value: &[u8]) -> Cow<'_, [u8]> {
     match std::str::from_utf8(value) {
         Ok(text) => {
             let mut out = Vec::with_capacity(value.len());
-            options.apply(text, &mut out);
+            options.filter(text, &mut out);
             Cow::Owned(out)
         }
         Err(_) => Cow::Borrowed(value),
@@ -99,7 +100,7 @@ impl Filter {
     }
 
     /// The filter on text that is changed by these options, as an index with them compares it.
-    pub fn analyzed(self, options: TextOptions) -> Filter {
+    pub fn analyzed(self, options: Analysis) -> Filter {
         Filter { test: self.test.analyzed(options), ..self }
     }
 
@@ -141,6 +142,7 @@ impl Filter {
             Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) => {
                 self.frozen_contains(value)
             }
+            Test::Like(pattern) => pattern.accepts(value),
             Test::Analyzed(options, test) => match &**test {
                 Test::Eq(wanted) => *changed(*options, value) == **wanted,
                 _ => self.frozen_contains(value),
@@ -172,7 +174,7 @@ impl Filter {
                 Test::ContainsKey(wanted) => *changed(*options, key) == **wanted,
                 _ => false,
             },
-            Test::Eq(_) | Test::In(_) | Test::Range { .. } => false,
+            Test::Eq(_) | Test::In(_) | Test::Range { .. } | Test::Like(_) => false,
         }
     }
 

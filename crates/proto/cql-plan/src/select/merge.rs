@@ -56,6 +56,10 @@ fn merge(table: &Table, old: Restriction, new: Restriction) -> Result<Restrictio
             "{} cannot be restricted by more than one relation if it includes a IN",
             common()
         )),
+        (Condition::Like(..), _) => refuse(format!(
+            "{} cannot be restricted by more than one relation if it includes a LIKE",
+            common()
+        )),
         (Condition::Slice { start, end }, Condition::Slice { start: new_start, end: new_end }) => {
             if old.first != new.first {
                 let column = if old.multi { new.first } else { old.first };

@@ -14,6 +14,7 @@ use types::CqlType;
 
 use super::clause::Clause;
 use super::index::expression::refusal;
+use super::index::like::LikeIndexes;
 use super::index::support::has_supporting_index;
 use super::merge::{merge_into, merge_limit};
 use super::restrictions::{
@@ -174,11 +175,15 @@ impl<'a> Planner<'a, '_, '_> {
         match op {
             Operator::Like => {
                 check_restrictable(column, op)?;
-                self.term(value, &column.name, &column.ty)?;
-                return refuse(format!(
-                    "LIKE restriction is only supported on properly indexed columns. {relation} \
-                     is not valid."
-                ));
+                let term = self.term(value, &column.name, &column.ty)?;
+                let Some(indexes) = LikeIndexes::of(self.table, column) else {
+                    return refuse(format!(
+                        "LIKE restriction is only supported on properly indexed columns. \
+                         {relation} is not valid."
+                    ));
+                };
+                let condition = Condition::Like(term, indexes);
+                return self.add(Restriction { first: index, count: 1, multi: false, condition });
             }
             Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
                 if column.ty.contains_duration() =>

@@ -3,11 +3,12 @@
 //! Owns: the form that binding, merging and reading share. Never: how it comes from relations
 //! ([`super::relations`]), values ([`super::bind`]).
 
-use index_format::text::TextOptions;
+use index_format::Analysis;
 use schema::{ColumnKind, Table};
 use types::CqlType;
 
 use super::index::IndexPlan;
+use super::index::like::LikeIndexes;
 use super::relations::NEEDS_FILTERING;
 use crate::error::PlanError;
 use crate::term::PlannedTerm;
@@ -51,8 +52,10 @@ pub(crate) enum Condition {
         keys: Vec<PlannedTerm>,
         entries: Vec<(PlannedTerm, PlannedTerm)>,
     },
+    /// LIKE, with the indexes that answer it.
+    Like(PlannedTerm, LikeIndexes),
     /// A condition that compares text as its index changes it. Only in a checked clause.
-    Analyzed(TextOptions, Box<Condition>),
+    Analyzed(Analysis, Box<Condition>),
 }
 
 impl Condition {
@@ -65,7 +68,7 @@ impl Condition {
             Condition::Slice { start, end } => {
                 usize::from(start.is_some()) + usize::from(end.is_some())
             }
-            Condition::Eq(_) | Condition::In(_) => 1,
+            Condition::Eq(_) | Condition::In(_) | Condition::Like(..) => 1,
             Condition::Analyzed(_, condition) => condition.filters(),
         }
     }
@@ -94,6 +97,11 @@ impl Restriction {
 
     pub(super) fn is_contains(&self) -> bool {
         matches!(self.condition, Condition::Contains { .. })
+    }
+
+    /// Returns true if it is always a filter: no slice of keys has what it accepts.
+    pub(super) fn gives_no_slices(&self) -> bool {
+        matches!(self.condition, Condition::Contains { .. } | Condition::Like(..))
     }
 
     pub(crate) fn is_eq(&self) -> bool {

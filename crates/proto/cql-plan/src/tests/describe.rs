@@ -5,6 +5,7 @@ use std::ops::Bound as RangeBound;
 
 use data::command::{Partitions, RingBound};
 use data::{BoundRef, Slice};
+use index_format::TermFilter;
 use index_format::search::IndexPredicate;
 use schema::{Column, Table};
 use stdx::Token;
@@ -143,6 +144,7 @@ fn operators(condition: &Condition) -> String {
             all.extend(std::iter::repeat_n("[key] =", entries.len()));
             all.join(" and ")
         }
+        Condition::Like(..) => "LIKE".to_owned(),
         Condition::Analyzed(_, condition) => format!("{} (analysed)", operators(condition)),
     }
 }
@@ -211,7 +213,12 @@ pub(super) fn terms(select: &SelectPlan, predicates: &[IndexPredicate]) -> Strin
             .collect();
         let index = select.table().index_by_id(predicate.index).expect("index of the table");
         let ranges = if ranges.is_empty() { "nothing".to_owned() } else { ranges.join(" or ") };
-        let _ = writeln!(out, "search {}: {ranges}", index.name);
+        let filter = match &predicate.filter {
+            None => String::new(),
+            Some(TermFilter::EndsWith(text)) => format!(" that ends with {}", hex(text)),
+            Some(TermFilter::Contains(text)) => format!(" with {} in it", hex(text)),
+        };
+        let _ = writeln!(out, "search {}: {ranges}{filter}", index.name);
     }
     if predicates.is_empty() {
         out.push_str("search without terms\n");
@@ -273,6 +280,10 @@ fn test(filter: &Filter, table: &Table) -> String {
     };
     let what = match test {
         Test::Analyzed(..) => "analysed twice".to_owned(),
+        Test::Like(pattern) => {
+            let parts = pattern.parts.iter().map(|part| String::from_utf8_lossy(part));
+            format!("LIKE {:?} {}", pattern.kind, parts.collect::<Vec<_>>().join(" and "))
+        }
         Test::Eq(value) => format!("= {}", of(value, None)),
         Test::In(values) => {
             let values: Vec<String> = values.iter().map(|value| of(value, None)).collect();

@@ -46,15 +46,19 @@ pub(super) fn indexed_schema(statements: &[&str]) -> Arc<Schema> {
             IndexTargetKind::Entries => TargetPart::Entries,
             IndexTargetKind::Full => TargetPart::Full,
         };
-        let is_legacy = create.class.as_deref() == Some("legacy_local_table");
+        let (kind, rules) = match create.class.as_deref() {
+            Some("legacy_local_table") => (IndexKind::Composites, IndexRules::Legacy),
+            Some(class) if class.ends_with("SASIIndex") => (IndexKind::Custom, IndexRules::Sasi),
+            _ => (IndexKind::Custom, IndexRules::Sai),
+        };
         let name: Arc<str> = create.name.as_ref().expect(cql).text.as_str().into();
         let index = IndexMetadata {
             id: schema::index_id(table.id, &name, table.version + 1),
             name,
-            kind: if is_legacy { IndexKind::Composites } else { IndexKind::Custom },
+            kind,
             options: options(&create.properties),
             target: IndexTarget { column: column.name.clone(), part },
-            rules: if is_legacy { IndexRules::Legacy } else { IndexRules::Sai },
+            rules,
         };
         let mut changed = (**table).clone();
         changed.indexes = changed.indexes_with(index);

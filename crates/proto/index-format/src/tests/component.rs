@@ -66,7 +66,15 @@ impl InMemory {
     }
 
     pub(super) fn rows(&mut self, ranges: Vec<TermRange>) -> Result<Vec<u32>, IndexError> {
-        let mut cursor = IndexCursor::new(&self.summary, ranges);
+        self.filtered(ranges, None)
+    }
+
+    pub(super) fn filtered(
+        &mut self,
+        ranges: Vec<TermRange>,
+        filter: Option<TermFilter>,
+    ) -> Result<Vec<u32>, IndexError> {
+        let mut cursor = IndexCursor::filtered(&self.summary, ranges, filter);
         let mut rows = Vec::new();
         while let Some(row) = self.next(&mut cursor)? {
             rows.push(row);

@@ -12,6 +12,7 @@ use stdx::{ColumnId, TableId, TimestampMicros, Token};
 use types::CqlType;
 use uuid::Uuid;
 
+use crate::writer::TERM_BYTES_MAX;
 use crate::{IndexedPart, IndexedRow, Scope, TableIndex, TableIndexes};
 
 /// A table of two partition-key and two clustering columns, the second descending, with indexes of these columns.
@@ -119,6 +120,39 @@ fn keys_of_rows_are_in_the_order_of_the_table() {
     assert!(rows.is_sorted() && rows.windows(2).all(|pair| pair[0] != pair[1]));
     assert_eq!(&*rows[1].values, clustering(-4, 9));
     assert!(indexes.row_key(Token(2), b"z", None).unwrap() < fixed);
+}
+
+/// Tokens of a SASI index are entries of their own; an empty value has none.
+#[test]
+fn a_row_has_an_entry_for_each_token_of_an_analyzed_column() {
+    let words: &[(&str, &str)] =
+        &[("analyzed", "true"), ("tokenization_normalize_lowercase", "true")];
+    let mut table = table(&[("p", words), ("q", &[])]);
+    table.indexes = table
+        .indexes
+        .iter()
+        .map(|index| Arc::new(IndexMetadata { rules: IndexRules::Sasi, ..(**index).clone() }))
+        .collect();
+    let indexes = TableIndexes::of_table(&table).unwrap();
+    let at = TimestampMicros(1);
+    let mut bytes = Vec::new();
+    RowBuilder::new(&mut bytes, Liveness::new(at), DeletionTime::LIVE, at).finish();
+    let clustering = clustering(5, 7);
+    let of = |key: &[u8]| {
+        let row = RowRef::trusted(&bytes);
+        entries(&indexes, &IndexedRow { key, clustering: Some(&clustering), row, is_first: true })
+    };
+    let long = "q".repeat(TERM_BYTES_MAX + 5);
+    let term = |number, text: &str| (number, text.as_bytes().to_vec());
+    assert_eq!(
+        of(&key("The cat, the dog", "The cat")),
+        [term(0, "the"), term(0, "cat"), term(0, "the"), term(0, "dog"), term(1, "The cat")]
+    );
+    assert_eq!(of(&key(", ", "")), []);
+    assert_eq!(of(&key("", &long)), [term(1, &long[..TERM_BYTES_MAX])]);
+    let definition = indexes.all()[1].definition;
+    let sai = IndexMetadata { rules: IndexRules::Sai, ..(*table.indexes[1]).clone() };
+    assert_ne!(definition, TableIndex::of(&table, &sai).unwrap().definition);
 }
 
 #[test]

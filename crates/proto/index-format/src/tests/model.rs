@@ -60,6 +60,60 @@ fn random_ranges(model: &Model, random: &mut Random) -> Vec<TermRange> {
     (0..count).map(|_| range()).collect()
 }
 
+fn random_filter(model: &Model, random: &mut Random) -> TermFilter {
+    let at = random.below(model.len().max(1));
+    let term = model.keys().nth(at).cloned().unwrap_or_default();
+    let start = random.below(term.len() + 1);
+    let end = start + random.below(term.len() - start + 1);
+    match random.below(2) {
+        0 => TermFilter::EndsWith(term[start..].to_vec()),
+        _ => TermFilter::Contains(term[start..end].to_vec()),
+    }
+}
+
+/// The terms that pass a filter have the rows of a map in memory, in a component and in a memtable.
+fn check_filter(
+    model: &Model,
+    component: &mut InMemory,
+    ranges: &[TermRange],
+    random: &mut Random,
+) {
+    let filter = random_filter(model, random);
+    let ranges = if random.below(2) == 0 { vec![TermRange::all()] } else { ranges.to_vec() };
+    let passes = |term: &Vec<u8>| match &filter {
+        TermFilter::EndsWith(text) => term.ends_with(text),
+        TermFilter::Contains(text) => {
+            text.is_empty() || term.windows(text.len()).any(|window| window == text)
+        }
+    };
+    let all = model.iter().filter(|(term, _)| is_in(&ranges, term) && passes(term));
+    let expected: BTreeSet<u32> = all.flat_map(|(_, ids)| ids.iter().copied()).collect();
+    let expected: Vec<u32> = expected.into_iter().collect();
+    let found = component.filtered(ranges.clone(), Some(filter.clone())).unwrap();
+    assert!(found == expected, "{ranges:?} {filter:?}: {} {}", found.len(), expected.len());
+    if model.len() > 5_000 {
+        return;
+    }
+    let mut index = MemtableIndex::default();
+    for (term, ids) in model {
+        for id in ids {
+            index.insert(term, *id);
+        }
+    }
+    let mut walk = FilteredWalk::new(ranges.clone(), filter.clone());
+    let count = 1 + random.below(50);
+    let steps = (0..).take_while(|_| !index.walk(&mut walk, count)).count();
+    let most = ranges.len() + model.len() * ranges.len() / count;
+    assert!(steps <= most, "{steps} steps of {count} terms");
+    let mut rows = walk.finish();
+    let mut found = Vec::new();
+    while let Some(row) = rows.current() {
+        found.push(*row);
+        rows.advance();
+    }
+    assert_eq!(found, expected, "{ranges:?} {filter:?} in parts of {count}");
+}
+
 /// Every query of random ranges gives the rows, in order and each once, and the counts of a map in memory.
 fn check(model: &Model, rows: u32, queries: usize, seed: u64) {
     let mut random = Random::new(seed);
@@ -76,6 +130,7 @@ fn check(model: &Model, rows: u32, queries: usize, seed: u64) {
         let (terms, pairs) = counted.fold((0, 0), |(t, p), (_, ids)| (t + 1, p + ids.len() as u64));
         let counts = component.count(ranges.clone()).unwrap();
         assert_eq!((counts.terms, counts.ids), (terms, pairs), "seed {seed}, {ranges:?}");
+        check_filter(model, &mut component, &ranges, &mut random);
         // Seeks.
         let mut cursor = IndexCursor::new(&component.summary, ranges.clone());
         let mut bound = 0;

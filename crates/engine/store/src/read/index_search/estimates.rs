@@ -9,7 +9,7 @@ use super::{Searching, Stopped, rows_of};
 
 impl Searching<'_> {
     /// Sums what each file and memtable holds of each predicate: exactly of files that have the index, all rows of
-    /// others.
+    /// others. A filter of terms is left out, since each term would be read: then the sum is an upper bound.
     pub(super) async fn estimate(&mut self) -> Result<Matches, Stopped> {
         let mut estimates = Vec::new();
         for number in 0..self.search.predicates.len() {
@@ -34,8 +34,10 @@ impl Searching<'_> {
             sum = sum.saturating_add(rows);
         }
         for memtable in view.memtables() {
-            let indexed =
-                memtable.with_index(asked.index, |index| index.estimate(asked.ranges.clone()).ids);
+            let indexed = memtable.with_index(asked.index, |index| match asked.filter {
+                None => index.estimate(asked.ranges.clone()).ids,
+                Some(_) => index.counts().ids,
+            });
             sum = sum.saturating_add(indexed.unwrap_or(memtable.mutation_count()));
         }
         Ok(sum)

@@ -12,19 +12,22 @@ pub(super) mod named_rows;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use data::TableShape;
 use data::command::{KeyRange, Partitions, RingBound};
 use index::{KeyWalk, Search, SearchPredicate, SearchRange, SearchStep};
 use index_format::search::{IndexPredicate, IndexSearch, Matches, Matching};
 use index_format::{
-    IndexCursor, RowsReader, Source as IndexSource, TableIndex, TableIndexes, Visibility,
+    FilteredWalk, IndexCursor, MemtableRows, RowKey, RowsReader, Source as IndexSource, TableIndex,
+    TableIndexes, Visibility,
 };
 use sstable::{IndexComponent, RowKeys, SstableError};
 use stdx::{FixedMap, Uuid};
 
 use crate::error::StoreError;
 use crate::files::chunk_cache::ChunkCache;
+use crate::memtable::Memtable;
 use crate::read::Reader;
 use crate::read::driver::ITEMS_PER_LOOK;
 use crate::read::sources::Source;
@@ -35,6 +38,9 @@ use crate::tables::table_file::TableFile;
 
 /// Components whose numbers in the chunk cache are kept at most; beyond it all are renumbered.
 const NUMBERED_MAX: usize = 16_384;
+
+/// Terms of a memtable that a filter tests before the shard is given up.
+const TERMS_PER_LOOK: usize = 1024;
 
 /// Numbers and counters of the searches of a shard.
 pub(crate) struct IndexReads {
@@ -162,8 +168,10 @@ impl<'r> Searching<'r> {
             Matching::Driving(number) => number..number.saturating_add(1).min(count),
             Matching::Intersection | Matching::EstimateOnly => 0..count,
         };
-        let predicates =
-            used.map(|number| self.predicate(number)).collect::<Result<Vec<_>, _>>()?;
+        let mut predicates = Vec::new();
+        for number in used {
+            predicates.push(self.predicate(number).await?);
+        }
         if predicates.is_empty() {
             return Err(StoreError::Invalid("a search without a predicate".to_owned()).into());
         }
@@ -197,7 +205,7 @@ impl<'r> Searching<'r> {
     }
 
     /// The sources of a predicate: each file and memtable of the view, by its slot; memtables after the files.
-    fn predicate(&self, number: usize) -> Result<SearchPredicate, StoreError> {
+    async fn predicate(&self, number: usize) -> Result<SearchPredicate, StoreError> {
         let (asked, index) = self.asked(number)?;
         let mut sources = Vec::new();
         for (slot, file) in (0..).zip(&self.view.files) {
@@ -209,7 +217,8 @@ impl<'r> Searching<'r> {
                 sources.push(IndexSource::unindexed(slot, rows_of(file)));
                 continue;
             };
-            let cursor = IndexCursor::new(&open.summary, asked.ranges.clone());
+            let (ranges, filter) = (asked.ranges.clone(), asked.filter.clone());
+            let cursor = IndexCursor::filtered(&open.summary, ranges, filter);
             let rows = RowsReader::new(open.rows);
             let visibility = self.visibility(file);
             sources.push(match visibility.is_all() {
@@ -218,8 +227,7 @@ impl<'r> Searching<'r> {
             });
         }
         for (slot, memtable) in (self.first_memtable()..).zip(self.view.memtables()) {
-            let rows = memtable.with_index(asked.index, |index| index.rows(asked.ranges.clone()));
-            match rows {
+            match self.memtable_rows(memtable, asked).await {
                 Some(rows) => sources.push(IndexSource::memtable(slot, rows)),
                 None if memtable.is_empty() => {}
                 None => {
@@ -229,6 +237,26 @@ impl<'r> Searching<'r> {
             }
         }
         Ok(SearchPredicate { number, scope: index.part.scope(), sources })
+    }
+
+    /// Rows of a predicate in a memtable. `None`: the memtable has rows that are not in the index.
+    async fn memtable_rows(
+        &self,
+        memtable: &Memtable,
+        asked: &IndexPredicate,
+    ) -> Option<MemtableRows<Arc<RowKey>>> {
+        let Some(filter) = asked.filter.clone() else {
+            return memtable.with_index(asked.index, |index| index.rows(asked.ranges.clone()));
+        };
+        let mut walk = FilteredWalk::new(asked.ranges.clone(), filter);
+        loop {
+            let walked =
+                memtable.with_index(asked.index, |index| index.walk(&mut walk, TERMS_PER_LOOK));
+            if walked? {
+                return Some(walk.finish());
+            }
+            self.reader.env.rt.yield_if_due().await;
+        }
     }
 
     fn may_have(&self, file: &TableFile) -> bool {

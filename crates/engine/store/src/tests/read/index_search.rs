@@ -7,7 +7,7 @@ use index_format::search::{
     Frontier, IndexPredicate, IndexSearch, MatchedPartition, MatchedRows, Matches, Matching,
     SearchLimits,
 };
-use index_format::{IndexedRow, Scope, TableIndexes, TermRange};
+use index_format::{IndexedRow, Scope, TableIndexes, TermFilter, TermRange};
 use rt::{Buf, OpenOptions};
 use sstable::{Component, IndexComponent, SstableError};
 
@@ -87,7 +87,10 @@ impl Shown {
         let numbers: Vec<usize> = predicates.iter().map(|p| number_of(p.index)).collect();
         let has = |entries: &Entries, at: usize| {
             entries.iter().any(|(number, term)| {
-                *number == numbers[at] && predicates[at].ranges.iter().any(|r| r.contains(term))
+                let IndexPredicate { ranges, filter, .. } = &predicates[at];
+                *number == numbers[at]
+                    && ranges.iter().any(|range| range.contains(term))
+                    && filter.as_ref().is_none_or(|filter| filter.accepts(term))
             })
         };
         let all = |pk: i32, of_row: Option<&Entries>| {
@@ -131,7 +134,17 @@ async fn live(store: &Store, partitions: Partitions) -> Shown {
     shown
 }
 
-/// A predicate with a term that some row may have, or a range of terms.
+/// Some bytes of a term, at its end or anywhere.
+fn part_of(rt: &Rt, term: &[u8], is_end: bool) -> Vec<u8> {
+    let start = below(rt, term.len() as u64 + 1) as usize;
+    let end = match is_end {
+        true => term.len(),
+        false => start + below(rt, (term.len() - start) as u64 + 1) as usize,
+    };
+    term[start..end].to_vec()
+}
+
+/// A predicate with a term that some row may have, a range of terms, or a filter of terms.
 fn random_predicate(rt: &Rt, shown: &Shown) -> IndexPredicate {
     let number = below(rt, INDEXES.len() as u64) as usize;
     let of_partitions = shown.partitions.values().flatten();
@@ -143,6 +156,20 @@ fn random_predicate(rt: &Rt, shown: &Shown) -> IndexPredicate {
         0 => b"nothing".to_vec(),
         count => terms[below(rt, count as u64) as usize].clone(),
     };
+    let filter = match below(rt, 6) {
+        0 => Some(TermFilter::EndsWith(part_of(rt, &term(rt), true))),
+        1 => Some(TermFilter::Contains(part_of(rt, &term(rt), false))),
+        _ => None,
+    };
+    if filter.is_some() {
+        let ranges = match below(rt, 2) {
+            0 => vec![TermRange::all()],
+            _ => {
+                vec![TermRange::prefix(&part_of(rt, &term(rt), false)), TermRange::equal(&term(rt))]
+            }
+        };
+        return IndexPredicate { index: index_id(number), ranges, filter };
+    }
     let ranges = match below(rt, 4) {
         0 => vec![TermRange::equal(&term(rt)), TermRange::equal(&term(rt))],
         1 => vec![TermRange {
@@ -151,7 +178,7 @@ fn random_predicate(rt: &Rt, shown: &Shown) -> IndexPredicate {
         }],
         _ => vec![TermRange::equal(&term(rt))],
     };
-    IndexPredicate { index: index_id(number), ranges }
+    IndexPredicate { index: index_id(number), ranges, filter: None }
 }
 
 fn search_of(
@@ -392,6 +419,7 @@ fn an_index_that_is_unknown_or_not_built_is_not_available() {
         let of = |number| IndexPredicate {
             index: index_id(number),
             ranges: vec![TermRange::equal(b"value 1")],
+            filter: None,
         };
         write(&store, &insert(1, 2, "value 1", 10)).await.unwrap();
         let search = search_of(all.clone(), &[of(3)], Matching::Driving(0));

@@ -1,27 +1,23 @@
 //! Filters that accept what the index that answers them finds.
 //!
-//! An index with `case_sensitive`, `normalize` or `ascii` changes text, so its filter does too before it compares. A
-//! storage-attached index has no entries of empty values where their type gives them no meaning, so a range does not
-//! accept them.
+//! An index that analyzes text changes it, so its filter does too before it compares. An index with ranges has no
+//! entries of empty values where their type gives them no meaning, and one of SASI of none, so a range does not accept
+//! them.
 
-use index_format::indexed::text_options;
-use index_format::text::TextOptions;
-use schema::{IndexRules, Table};
+use index_format::Analysis;
+use index_format::indexed::analysis;
+use schema::Table;
 
 use super::super::restrictions::{Condition, Limit, Restriction, Row};
 use super::support::IndexOperator;
 use super::{answering, support};
 use crate::term::PlannedTerm;
 
-/// Options of the index that answers an operator on the first column of a restriction; `None`: text stays as it is.
-fn options(
-    table: &Table,
-    restriction: &Restriction,
-    operator: IndexOperator,
-) -> Option<TextOptions> {
+/// Analysis of the index that answers an operator on the first column of a restriction; `None`: text stays as it is.
+fn options(table: &Table, restriction: &Restriction, operator: IndexOperator) -> Option<Analysis> {
     let column = support::columns(table, restriction).first()?;
     let index = answering(table, column, operator)?;
-    let text = text_options(index);
+    let text = analysis(index, &column.ty);
     (!text.is_plain()).then_some(text)
 }
 
@@ -45,7 +41,7 @@ fn compared(table: &Table, restriction: Restriction) -> Vec<Restriction> {
         Condition::Slice { start: None, end } => {
             let column = support::columns(table, &restriction).first();
             let index = column.and_then(|c| answering(table, c, IndexOperator::Range));
-            let start = index.filter(|index| index.rules == IndexRules::Sai).map(|_| Limit {
+            let start = index.map(|_| Limit {
                 row: Row::Each(vec![PlannedTerm::Constant(Vec::new().into())]),
                 inclusive: false,
             });

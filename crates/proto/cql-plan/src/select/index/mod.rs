@@ -1,6 +1,6 @@
 //! Indexes in the WHERE clause of a SELECT: the predicates that they answer, and their terms.
 //!
-//! Owns: which restrictions an index answers ([`support`]), the [`IndexPlan`] of a statement and its binding
+//! Owns: which restrictions an index answers ([`support`], [`like`]), the [`IndexPlan`] of a statement and its binding
 //! ([`terms`]), filters of indexed columns ([`filters`]), `expr(…)` ([`expression`]). Never: which predicate drives a
 //! search, reading.
 //!
@@ -11,6 +11,7 @@
 
 pub(crate) mod expression;
 pub(crate) mod filters;
+pub(crate) mod like;
 pub(crate) mod support;
 mod terms;
 
@@ -20,6 +21,7 @@ use index_format::TableIndex;
 use index_format::terms::TermEncoder;
 use schema::{Column, IndexMetadata, IndexRules, Table};
 
+use self::like::LikeIndexes;
 use self::support::{IndexOperator, answers};
 use super::restrictions::{Condition, Limit, Restriction, Row};
 use crate::term::PlannedTerm;
@@ -51,6 +53,8 @@ enum Comparison {
     Range { start: Option<(PlannedTerm, bool)>, end: Option<(PlannedTerm, bool)> },
     /// With an entry of a map.
     Entry(PlannedTerm, PlannedTerm),
+    /// With a pattern; the index depends on its form.
+    Like(PlannedTerm, LikeIndexes),
 }
 
 /// A field of a tuple.
@@ -100,7 +104,8 @@ impl IndexedPredicate {
     }
 }
 
-/// The index that answers an operator on a column: a storage-attached one before a legacy one, as in Cassandra.
+/// The index that answers an operator on a column: one of SASI before a storage-attached one before a legacy one, as in
+/// Cassandra.
 pub(super) fn answering<'t>(
     table: &'t Table,
     column: &Column,
@@ -110,7 +115,8 @@ pub(super) fn answering<'t>(
         let mut indexes = table.indexes.iter();
         indexes.find(|index| index.rules == rules && answers(index, column, operator))
     };
-    of(IndexRules::Sai).or_else(|| of(IndexRules::Legacy))
+    let order = [IndexRules::Sasi, IndexRules::Sai, IndexRules::Legacy];
+    order.into_iter().find_map(of)
 }
 
 /// Adds the predicates of a restriction that indexes answer. Returns true if these are all of it.
@@ -167,6 +173,16 @@ fn add_predicates(
                 let comparison = Comparison::Entry(key.clone(), value.clone());
                 add(column, IndexOperator::Equal, comparison);
             }
+        }
+        Condition::Like(term, indexes) => {
+            let Some(column) = columns.first() else { return false };
+            let Some(index) = indexes.first() else { return false };
+            let Some(TableIndex { encoder, .. }) = TableIndex::of(table, index) else {
+                return false;
+            };
+            let (index, column) = (index.clone(), column.name.clone());
+            let comparison = Comparison::Like(term.clone(), indexes.clone());
+            out.push(IndexedPredicate { index, column, encoder, comparison });
         }
         Condition::In(_) | Condition::Analyzed(_, _) => is_all = false,
     }

@@ -1,8 +1,10 @@
 //! Restrictions that the indexes of a table answer, by the rules of each kind of index.
 //!
 //! Source: `Restriction.hasSupportingIndex` and `needsFiltering`, `IndexTermType.supports` (storage-attached indexes),
-//! `CassandraIndex.supportsExpression` and `CassandraIndexFunctions` (legacy indexes).
+//! `CassandraIndex.supportsExpression` and `CassandraIndexFunctions` (legacy indexes), `ColumnIndex.supports` (SASI).
+//! LIKE by storage-attached indexes is ours.
 
+use index_format::sasi::SasiOptions;
 use schema::{Column, IndexMetadata, IndexRules, Table, TargetPart};
 use types::CqlType;
 
@@ -19,6 +21,8 @@ pub(crate) enum IndexOperator {
     Contains,
     /// CONTAINS KEY.
     ContainsKey,
+    /// LIKE, with a pattern of some form.
+    Like,
 }
 
 /// Returns true if a storage-attached index of such values answers ranges.
@@ -44,9 +48,21 @@ pub(crate) fn answers(index: &IndexMetadata, column: &Column, operator: IndexOpe
         };
     }
     match (operator, index.rules) {
+        (operator, IndexRules::Sasi) => {
+            let options = SasiOptions::of(index, &column.ty);
+            match operator {
+                IndexOperator::Equal => options.answers_equality(),
+                IndexOperator::Range => options.answers_ranges(),
+                IndexOperator::Like => options.is_literal,
+                IndexOperator::Contains | IndexOperator::ContainsKey => false,
+            }
+        }
         (IndexOperator::Equal, _) => true,
         (IndexOperator::Range, IndexRules::Sai) => {
             index.target.part == TargetPart::Simple && has_ranges(&column.ty)
+        }
+        (IndexOperator::Like, IndexRules::Sai) => {
+            matches!(column.ty, CqlType::Text | CqlType::Ascii)
         }
         _ => false,
     }
@@ -64,6 +80,7 @@ fn supports(index: &IndexMetadata, table: &Table, restriction: &Restriction) -> 
     match &restriction.condition {
         Condition::Eq(_) => any(IndexOperator::Equal),
         Condition::Slice { .. } => any(IndexOperator::Range),
+        Condition::Like(..) => any(IndexOperator::Like),
         Condition::In(_) => false,
         Condition::Contains { values, keys, entries } => {
             !values.is_empty() && any(IndexOperator::Contains)
@@ -86,6 +103,7 @@ fn group_answers(group: &[&IndexMetadata], table: &Table, restriction: &Restrict
     match &restriction.condition {
         Condition::Eq(_) => all(IndexOperator::Equal),
         Condition::Slice { .. } => all(IndexOperator::Range),
+        Condition::Like(..) => all(IndexOperator::Like),
         Condition::In(_) => false,
         Condition::Contains { values, keys, entries } => {
             let is_one = values.len() + keys.len() + entries.len() == 1;
@@ -98,19 +116,20 @@ fn group_answers(group: &[&IndexMetadata], table: &Table, restriction: &Restrict
 }
 
 /// Returns true if no group of indexes answers all of these restrictions, so that rows are filtered. The
-/// storage-attached indexes of a table are one group, each legacy index is one.
+/// storage-attached indexes of a table are one group, each other index is one.
 pub(crate) fn need_filtering<'r>(
     table: &Table,
     restrictions: impl Iterator<Item = &'r Restriction> + Clone,
 ) -> bool {
-    let of = |rules: IndexRules| {
-        table.indexes.iter().map(|index| &**index).filter(move |index| index.rules == rules)
+    let of = |is_attached: bool| {
+        let indexes = table.indexes.iter().map(|index| &**index);
+        indexes.filter(move |index| (index.rules == IndexRules::Sai) == is_attached)
     };
     let answers_all = |group: &[&IndexMetadata]| {
         restrictions.clone().all(|restriction| group_answers(group, table, restriction))
     };
-    let attached: Vec<&IndexMetadata> = of(IndexRules::Sai).collect();
+    let attached: Vec<&IndexMetadata> = of(true).collect();
     let is_answered = !attached.is_empty() && answers_all(&attached)
-        || of(IndexRules::Legacy).any(|index| answers_all(&[index]));
+        || of(false).any(|index| answers_all(&[index]));
     !is_answered
 }

@@ -55,12 +55,12 @@ struct Term {
 }
 
 impl IndexedPredicate {
-    /// `None`: the value has no term in a legacy index, so the index does not know the rows that have it.
+    /// None: the value has no term in a legacy index, so the index does not know the rows that have it. Several: all hold.
     fn bind(
         &self,
         inputs: &Inputs<'_>,
         value_max: usize,
-    ) -> Result<Option<IndexPredicate>, PlanError> {
+    ) -> Result<Vec<IndexPredicate>, PlanError> {
         let encoder = &self.encoder;
         let part = |term: &PlannedTerm, part| self.part(term, part, inputs, value_max);
         let value = |term: &PlannedTerm| part(term, "value");
@@ -75,6 +75,12 @@ impl IndexedPredicate {
                 let encoded = encoder.entry(&key, &entry, &mut bytes);
                 self.equal(&Term { bytes, encoded })
             }
+            Comparison::Like(term, indexes) => {
+                let (found, pattern) = indexes.pattern(&self.column, &value(term)?)?;
+                let of =
+                    |(ranges, filter)| IndexPredicate { index: found.index.id, ranges, filter };
+                return Ok(pattern.searches().into_iter().map(of).collect());
+            }
             Comparison::Range { start, end } => {
                 type Side = Result<Option<(Term, bool)>, PlanError>;
                 let side = |limit: &Option<(PlannedTerm, bool)>| -> Side {
@@ -84,16 +90,17 @@ impl IndexedPredicate {
                 Some(range(side(start)?, side(end)?))
             }
         };
-        Ok(ranges.map(|ranges| IndexPredicate { index: self.index.id, ranges }))
+        let of = |ranges| IndexPredicate { index: self.index.id, ranges, filter: None };
+        Ok(ranges.map(of).into_iter().collect())
     }
 
     /// The ranges of one term. `None`: the index has no term for the value, but there may be rows with it.
     fn equal(&self, term: &Term) -> Option<Vec<TermRange>> {
         match (term.encoded, self.index.rules) {
             (Encoded::Term | Encoded::Cut, _) => Some(vec![TermRange::equal(&term.bytes)]),
-            // Storage-attached indexes find no empty values where a type gives them no meaning.
-            (Encoded::Skipped | Encoded::Invalid, IndexRules::Sai) => Some(Vec::new()),
-            (Encoded::Skipped | Encoded::Invalid, IndexRules::Legacy) => None,
+            // Storage-attached indexes find no empty values where a type gives them no meaning, those of SASI none.
+            (_, IndexRules::Sai | IndexRules::Sasi) => Some(Vec::new()),
+            (_, IndexRules::Legacy) => None,
         }
     }
 

@@ -36,7 +36,11 @@ const KEYS_OF_ANSWER: usize = 3;
 
 fn digits(index: Uuid, below: u8) -> IndexPredicate {
     let upper = Bound::Excluded(vec![b'0' + below]);
-    IndexPredicate { index, ranges: vec![TermRange { lower: Bound::Unbounded, upper }] }
+    IndexPredicate {
+        index,
+        ranges: vec![TermRange { lower: Bound::Unbounded, upper }],
+        filter: None,
+    }
 }
 
 fn predicates(filter: Values) -> Vec<IndexPredicate> {
@@ -45,7 +49,11 @@ fn predicates(filter: Values) -> Vec<IndexPredicate> {
         predicates.push(digits(BY_V, filter.v));
     }
     if filter.w {
-        predicates.push(IndexPredicate { index: OF_W, ranges: vec![TermRange::all()] });
+        predicates.push(IndexPredicate {
+            index: OF_W,
+            ranges: vec![TermRange::all()],
+            filter: None,
+        });
     }
     if filter.statics < 10 {
         predicates.push(digits(BY_STATIC, filter.statics));
