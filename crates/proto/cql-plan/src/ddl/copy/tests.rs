@@ -81,6 +81,22 @@ fn a_copy_has_the_columns_and_options_of_its_source() {
 }
 
 #[test]
+fn the_schema_of_a_snapshot_has_the_tables_indexes() {
+    let mut world = world();
+    world.must("CREATE TABLE INDEXED (k int PRIMARY KEY, v text, w int)");
+    world.must("CREATE INDEX by_v ON indexed (v)");
+    world.must("CREATE INDEX by_w ON indexed (w) USING 'sai'");
+    let text = schema_text(world.schema.table("ks", "indexed").unwrap());
+    let (table, indexes) = text.split_once(";\n").unwrap();
+    assert!(table.starts_with("CREATE TABLE IF NOT EXISTS ks.indexed ("), "{table}");
+    assert_eq!(
+        indexes,
+        "CREATE INDEX IF NOT EXISTS by_v ON ks.indexed (v);\n\
+         CREATE CUSTOM INDEX IF NOT EXISTS by_w ON ks.indexed (w) USING 'sai';"
+    );
+}
+
+#[test]
 fn a_copy_that_cannot_be_made_is_refused() {
     let mut world = world();
     for (text, error) in [

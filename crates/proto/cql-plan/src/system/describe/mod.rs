@@ -472,8 +472,8 @@ pub fn fuzz_describe_paging(data: &[u8]) {
     }
 }
 
-/// The statements that make a table again with its id and dropped columns, the user types that it needs first, as
-/// snapshots keep them in `schema.cql`.
+/// The statements that make a table again with its id and dropped columns, as snapshots keep them in `schema.cql`: the
+/// user types that it needs, the table, its indexes.
 ///
 /// Source: `SchemaCQLHelper.reCreateStatementsForSchemaCql`, which leaves out types within others.
 pub fn schema_text(table: &schema::Table) -> String {
@@ -489,6 +489,11 @@ pub fn schema_text(table: &schema::Table) -> String {
     match text.strip_prefix("CREATE TABLE ") {
         Some(rest) => out.push_str(&format!("CREATE TABLE IF NOT EXISTS {rest}")),
         None => out.push_str(&text),
+    }
+    for index in &table.indexes {
+        let text = text::index(table, index);
+        out.push('\n');
+        out.push_str(&text.replacen("INDEX ", "INDEX IF NOT EXISTS ", 1));
     }
     out
 }
