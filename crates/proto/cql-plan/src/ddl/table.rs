@@ -7,7 +7,7 @@ use cql_syntax::ast::{
     AlterTable, AlterTableChange, ColumnDefinition, CreateTable, DropTable, Ident, Order,
     PrimaryKey, RawType,
 };
-use schema::encode::sort_key;
+use schema::column_order::{compare_all_in_file, sort_columns};
 use schema::{
     Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, SchemaChange, Table,
     TableKind,
@@ -227,16 +227,12 @@ fn column_kinds<'s>(
 }
 
 /// Sorts the columns of a new table and gives them their ids.
-fn number_columns(columns: &mut [Column]) {
-    columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+fn number_columns(columns: &mut Vec<Column>) {
+    sort_columns(columns);
     // Ids in the order of cells in SSTables (single-cell columns first): rows then unpack in one
     // pass. Any other order is correct too, as after ALTER.
     let mut in_file_order: Vec<&mut Column> = columns.iter_mut().collect();
-    in_file_order.sort_by_key(|c| match c.kind {
-        ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. } => (0, false),
-        ColumnKind::Static => (1, c.is_complex()),
-        ColumnKind::Regular => (2, c.is_complex()),
-    });
+    in_file_order.sort_by(|a, b| compare_all_in_file(a, b));
     for (id, column) in in_file_order.into_iter().enumerate() {
         column.id = ColumnId(id as u16);
     }
@@ -540,7 +536,7 @@ fn check_options(table: &Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
 
 /// The outcome of ALTER TABLE. IF [NOT] EXISTS may leave everything as it was.
 fn outcome(mut table: Table, before: &Table) -> DdlOutcome {
-    table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    sort_columns(&mut table.columns);
     table.static_count = table.columns.iter().filter(|c| c.kind == ColumnKind::Static).count();
     table.version = before.version;
     if table == *before {
