@@ -15,6 +15,7 @@ from cassandra.query import SimpleStatement
 
 import workload
 from indexed import indexed
+from names import names
 from servers import ADDRESS, CLUSTER_NAME, Cassandra, CassandraFiles, Helenus, copy, sstable_tool, sstables
 from turns import turns
 from without import without
@@ -585,7 +586,7 @@ def formats(report, work):
         report.check(f"back, {version}: all files are upgraded", ", ".join(wrong))
 
 
-PARTS = {1: tools, 2: there, 3: back, 4: formats, 5: late, 6: turns, 7: without, 9: indexed}
+PARTS = {1: tools, 2: there, 3: back, 4: formats, 5: late, 6: turns, 7: without, 8: names, 9: indexed}
 
 
 def main():
