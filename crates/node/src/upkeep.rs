@@ -9,8 +9,8 @@ use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
 use stdx::{ShardId, TableId, Token};
 use store::{
-    BuiltIndex, DamageEvent, DiskSpaceChange, ImportOptions, Imported, OwnedRanges, RepairedMark, ScrubOptions,
-    Store, StoreError, TombstoneOption, UpgradeScope, VerifyOptions,
+    BuiltIndex, DamageEvent, DiskSpaceChange, ImportOptions, Imported, OwnedRanges, RepairedMark,
+    ScrubOptions, Store, StoreError, TombstoneOption, UpgradeScope, VerifyOptions,
 };
 
 use crate::actions::Actions;

@@ -16,8 +16,8 @@ use crate::cluster_command::ClusterCommand;
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{
     AutoRepairReport, ClearRequest, ClientReport, ClusterReport, CompactionReport, EndpointsReport,
-    ErrorKind, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, IndexReport, NodeReport,
-    ParticipationReport, PlannedReport, RepairCommand, RepairReport, RepairSummary,
+    ErrorKind, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, IndexReport,
+    NodeReport, ParticipationReport, PlannedReport, RepairCommand, RepairReport, RepairSummary,
     RepairSummaryQuery, SampleRequest, SamplerReport, SnapshotReport, TableReport,
 };
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cluster::LocalNode;
 use schema::{
-    Column, ColumnKind, IndexKind, IndexMetadata, IndexRules, IndexTarget, Keyspace, KeyspaceParams,
-    Schema, TableKind, TableOptions, TargetPart,
+    Column, ColumnKind, IndexKind, IndexMetadata, IndexRules, IndexTarget, Keyspace,
+    KeyspaceParams, Schema, TableKind, TableOptions, TargetPart,
 };
 use stdx::{ColumnId, Epoch, Token, WallMicros};
 use types::CqlType;

@@ -10,7 +10,10 @@ use super::format::{decimal, java_double};
 use crate::model::TableReport;
 
 /// Lines of a table with indexes; none of one without.
-pub(super) fn lines(table: &TableReport, bytes: impl Fn(u64) -> String) -> Vec<(&'static str, String)> {
+pub(super) fn lines(
+    table: &TableReport,
+    bytes: impl Fn(u64) -> String,
+) -> Vec<(&'static str, String)> {
     if table.indexes.is_empty() {
         return Vec::new();
     }

@@ -140,9 +140,7 @@ fn analyzer(index: &IndexMetadata) -> String {
     };
     let (case, normalized, ascii) =
         (is("case_sensitive", "true"), is("normalize", "false"), is("ascii", "false"));
-    format!(
-        "NonTokenizingAnalyzer{{caseSensitive={case}, normalized={normalized}, ascii={ascii}}}"
-    )
+    format!("NonTokenizingAnalyzer{{caseSensitive={case}, normalized={normalized}, ascii={ascii}}}")
 }
 
 /// The first bytes of a term: text, or hexadecimal digits.

@@ -136,13 +136,14 @@ fn last_row(sstable: &IndexedSstableReport) -> i64 {
 }
 
 /// The components with what they hold.
-fn components(sstable: &IndexedSstableReport) -> BTreeMap<&'static str, BTreeMap<&'static str, String>> {
+fn components(
+    sstable: &IndexedSstableReport,
+) -> BTreeMap<&'static str, BTreeMap<&'static str, String>> {
     let terms = [
         ("Length", sstable.bytes.to_string()),
         ("num_terms", sstable.terms.to_string()),
         ("num_values", sstable.entries.to_string()),
     ];
-    let rows =
-        [("Length", sstable.rows_bytes.to_string()), ("num_rows", sstable.rows.to_string())];
+    let rows = [("Length", sstable.rows_bytes.to_string()), ("num_rows", sstable.rows.to_string())];
     [("TERMS", terms.into()), ("ROWS", rows.into())].into()
 }

@@ -3,9 +3,9 @@ use std::sync::Arc;
 use admin::histogram::HistogramReport;
 use admin::model::{
     ClusterReport, CourseReport, GossipPeerReport, GossipReport, HintsReport, IndexReport,
-    IndexedSstableReport, MemberReport, NodeReport, ParticipationReport, PendingHintsReport, RepairDetails, RepairJobReport,
-    RepairOrder, RepairReport, RepairSessionReport, SnapshotReport, StageReport, StreamProgress,
-    StreamReport, TableReport, TrafficReport, ValidationReport,
+    IndexedSstableReport, MemberReport, NodeReport, ParticipationReport, PendingHintsReport,
+    RepairDetails, RepairJobReport, RepairOrder, RepairReport, RepairSessionReport, SnapshotReport,
+    StageReport, StreamProgress, StreamReport, TableReport, TrafficReport, ValidationReport,
 };
 use cql_plan::virtual_row::VirtualRow;
 use data::RowRef;
@@ -13,8 +13,8 @@ use schema::Table;
 
 use super::statements::{batch_rows, statement_rows};
 use super::{
-    Content, LogRecord, TABLES, find, gossip, indexes, internode, participations, pending_hints, repairs,
-    snapshots, streaming, system_logs, table_metrics, thread_pools,
+    Content, LogRecord, TABLES, find, gossip, indexes, internode, participations, pending_hints,
+    repairs, snapshots, streaming, system_logs, table_metrics, thread_pools,
 };
 
 fn table(name: &str) -> Arc<Table> {

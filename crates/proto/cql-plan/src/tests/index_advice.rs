@@ -117,16 +117,28 @@ fn terms_of_attached_indexes_are_held_against_the_limits() {
             format!("INSERT INTO g ({row}, m) VALUES ('a', 'b', 'c', {{'{long}': 'v'}})"),
             vec!["m 32", "m 25"],
         ),
-        (format!("UPDATE g SET m['k'] = '{long}' WHERE k = 'a' AND k2 = 'b' AND c = 'c'"), vec!["m 32"]),
-        (format!("UPDATE g SET l = l + ['{long}'] WHERE k = 'a' AND k2 = 'b' AND c = 'c'"), vec!["l 25"]),
+        (
+            format!("UPDATE g SET m['k'] = '{long}' WHERE k = 'a' AND k2 = 'b' AND c = 'c'"),
+            vec!["m 32"],
+        ),
+        (
+            format!("UPDATE g SET l = l + ['{long}'] WHERE k = 'a' AND k2 = 'b' AND c = 'c'"),
+            vec!["l 25"],
+        ),
         (format!("INSERT INTO g ({row}, f) VALUES ('a', 'b', 'c', [1, 1, 1, 1])"), vec!["f 36"]),
         (format!("DELETE FROM g WHERE k = '{long}' AND k2 = 'b' AND c = 'c'"), vec!["k 25"]),
         (format!("DELETE FROM g WHERE k = '{long}' AND k2 = 'b'"), vec![]),
         (format!("DELETE w FROM g WHERE k = 'a' AND k2 = 'b' AND c = '{long}'"), vec!["c 25"]),
         // Text is measured as the index has it: signs of two bytes become one.
-        (format!("INSERT INTO g ({row}, x) VALUES ('a', 'b', 'c', '{}')", "ä".repeat(25)), vec!["x 25"]),
+        (
+            format!("INSERT INTO g ({row}, x) VALUES ('a', 'b', 'c', '{}')", "ä".repeat(25)),
+            vec!["x 25"],
+        ),
         (format!("INSERT INTO g ({row}, y) VALUES ('a', 'b', 'c', '{long}')"), vec![]),
-        (format!("INSERT INTO g ({row}, w) VALUES ('a', 'b', 'c', '{}')", "x".repeat(41)), vec!["w 41!"]),
+        (
+            format!("INSERT INTO g ({row}, w) VALUES ('a', 'b', 'c', '{}')", "x".repeat(41)),
+            vec!["w 41!"],
+        ),
         (
             format!("INSERT INTO g ({row}, f) VALUES ('a', 'b', 'c', [1, 1, 1, 1, 1, 1, 1, 1])"),
             vec!["f 68!"],
