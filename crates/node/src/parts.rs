@@ -428,6 +428,18 @@ fn planned_guardrails(options: &Options) -> cql_plan::guardrails::Guardrails {
             o.items_per_collection_warn_threshold,
             o.items_per_collection_fail_threshold,
         ),
+        sai_string_term_size: sizes(
+            o.sai_string_term_size_warn_threshold,
+            o.sai_string_term_size_fail_threshold,
+        ),
+        sai_frozen_term_size: sizes(
+            o.sai_frozen_term_size_warn_threshold,
+            o.sai_frozen_term_size_fail_threshold,
+        ),
+        sai_vector_term_size: sizes(
+            o.sai_vector_term_size_warn_threshold,
+            o.sai_vector_term_size_fail_threshold,
+        ),
         allow_filtering: Feature::of(o.allow_filtering_enabled),
         alter_table: Feature::of(o.alter_table_enabled),
         compact_tables: Feature::of(o.compact_tables_enabled),

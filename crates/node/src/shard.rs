@@ -232,6 +232,7 @@ impl Shard {
                 false => tracing::warn!("{text}"),
             });
             crate::upkeep::log_damage(store);
+            crate::upkeep::log_built_indexes(store, rt.shard());
             crate::upkeep::log_disk_space(store, rt.shard());
             // Before any compaction: data of replicated tables must not be purged yet.
             repair::history::apply(snapshot, &RepairHistory::default(), store);

@@ -9,8 +9,8 @@ use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
 use stdx::{ShardId, TableId, Token};
 use store::{
-    DamageEvent, DiskSpaceChange, ImportOptions, Imported, OwnedRanges, RepairedMark, ScrubOptions,
-    Store, StoreError, TombstoneOption, UpgradeScope, VerifyOptions,
+    BuiltIndex, DamageEvent, DiskSpaceChange, ImportOptions, Imported, OwnedRanges, RepairedMark,
+    ScrubOptions, Store, StoreError, TombstoneOption, UpgradeScope, VerifyOptions,
 };
 
 use crate::actions::Actions;
@@ -56,6 +56,31 @@ pub(crate) fn log_damage(store: &Store) {
                 "a step for a damaged file failed; it will be retried; see nodetool \
                 damagedsstables"
             );
+        }
+    });
+}
+
+/// Logs when the first build of an index has ended on this shard, and if its column is a bad one for an index.
+pub(crate) fn log_built_indexes(store: &Store, shard: ShardId) {
+    let shard = shard.0;
+    store.compactor().on_index_built(move |built| {
+        let BuiltIndex { keyspace, table, index, rows, values, .. } = &built;
+        match built.near_constant() {
+            Some(percent) => tracing::warn!(
+                shard,
+                %keyspace,
+                %table,
+                %index,
+                rows,
+                values,
+                percent,
+                "index built, but its column has few values: each names about that per cent of the rows, so queries \
+                 by it alone are slower than a scan; drop it unless queries restrict other indexed columns too"
+            ),
+            None if *rows > 0 => {
+                tracing::info!(shard, %keyspace, %table, %index, rows, values, "index built");
+            }
+            None => {}
         }
     });
 }
@@ -191,6 +216,9 @@ impl Actions {
             }
             CompactionAction::Verify { tables, how } => self.verify(tables, how).await?,
             CompactionAction::Scrub { tables, how } => self.scrub(tables, how).await?,
+            CompactionAction::RebuildIndexes { table } => {
+                unless_gone(compactor.rebuild_indexes(table).await).map_err(failed)?;
+            }
             CompactionAction::Force { table, keys } => {
                 compactor.compact_ageless(table, &keys).await.map_err(failed)?;
             }

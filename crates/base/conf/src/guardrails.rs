@@ -64,13 +64,8 @@ const TABLE_PROPERTIES: [&str; 23] = [
 ];
 
 /// Guardrails of Cassandra 5.0 that have nothing to limit here, or are not supported yet.
-const WITHOUT_EFFECT: [&str; 5] = [
-    "materialized_views_per_table_threshold",
-    "sai_frozen_term_size_threshold",
-    "sai_sstable_indexes_per_query_threshold",
-    "sai_string_term_size_threshold",
-    "sai_vector_term_size_threshold",
-];
+const WITHOUT_EFFECT: [&str; 2] =
+    ["materialized_views_per_table_threshold", "sai_sstable_indexes_per_query_threshold"];
 
 type Two<'o, T> = (&'o mut T, &'o mut T);
 
@@ -197,6 +192,18 @@ const GUARDRAILS: &[(&str, Kind)] = &[
         Kind::Levels(|o| &mut o.read_consistency_levels_disallowed),
     ),
     ("read_consistency_levels_warned", Kind::Levels(|o| &mut o.read_consistency_levels_warned)),
+    (
+        "sai_frozen_term_size",
+        Kind::Sizes(two!(sai_frozen_term_size_warn_threshold, sai_frozen_term_size_fail_threshold)),
+    ),
+    (
+        "sai_string_term_size",
+        Kind::Sizes(two!(sai_string_term_size_warn_threshold, sai_string_term_size_fail_threshold)),
+    ),
+    (
+        "sai_vector_term_size",
+        Kind::Sizes(two!(sai_vector_term_size_warn_threshold, sai_vector_term_size_fail_threshold)),
+    ),
     ("secondary_indexes_enabled", Kind::Flag(|o| &mut o.secondary_indexes_enabled)),
     (
         "secondary_indexes_per_table",

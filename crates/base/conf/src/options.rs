@@ -737,6 +737,21 @@ settings! {
         /// Collections with more elements than this are refused when a client writes them; an
         /// SSTable with one gives an error in the log; -1 is off.
         supported hot items_per_collection_fail_threshold: i64 = -1, -1 to 2_147_483_647;
+        /// Terms of storage-attached indexes larger than this, other than those below, give a warning when a
+        /// client writes them; unset is off.
+        supported hot sai_string_term_size_warn_threshold: Option<DataSize> = Some(DataSize(1 << 10)), 0 to TIB;
+        /// The same are refused; unset is off.
+        supported hot sai_string_term_size_fail_threshold: Option<DataSize> = Some(DataSize(8 << 10)), 0 to TIB;
+        /// Frozen collections, tuples and types larger than this in storage-attached indexes give a warning
+        /// when a client writes them; unset is off.
+        supported hot sai_frozen_term_size_warn_threshold: Option<DataSize> = Some(DataSize(1 << 10)), 0 to TIB;
+        /// The same are refused; unset is off.
+        supported hot sai_frozen_term_size_fail_threshold: Option<DataSize> = Some(DataSize(8 << 10)), 0 to TIB;
+        /// Vectors larger than this in storage-attached indexes give a warning when a client writes them;
+        /// unset is off.
+        supported hot sai_vector_term_size_warn_threshold: Option<DataSize> = Some(DataSize(16 << 10)), 0 to TIB;
+        /// The same are refused; unset is off.
+        supported hot sai_vector_term_size_fail_threshold: Option<DataSize> = Some(DataSize(32 << 10)), 0 to TIB;
         /// Partitions with more bytes than this in one SSTable give a warning in the log when it is
         /// written; unset is off.
         supported hot partition_size_warn_threshold: Option<DataSize> = None, 0 to TIB;

@@ -208,6 +208,13 @@ impl SstableReader {
         self.indexes.as_ref()?.get(id)
     }
 
+    /// Bytes of a component of an index on disk; 0 if the file set lacks it.
+    pub fn index_bytes(&self, component: IndexComponent) -> u64 {
+        let name = component.name();
+        let found = self.meta.attached_lengths().iter().find(|(found, _)| *found == name);
+        found.map_or(0, |(_, length)| *length)
+    }
+
     /// Reads and verifies a block of a component of an index.
     ///
     /// # Errors

@@ -60,6 +60,7 @@ pub use compact::Compactor;
 pub use compact::backlog::Backlog;
 pub use compact::cleanup::{Cleaned, OwnedRanges};
 pub use compact::compaction::{CompactionRecord, PlannedCompaction};
+pub use compact::index_build::BuiltIndex;
 pub use compact::requests::CompactionControl;
 pub use compact::scrub::Scrubbed;
 pub use compact::upgrade::UpgradeScope;
@@ -98,6 +99,7 @@ pub use sst_format::attached::ATTACHED_MAX;
 pub use sstable::offline::ScrubOptions;
 pub use sstable::{AttachedName, Component, Descriptor, TokenFilter, Version};
 pub use store::Store;
+pub use store::index_stats::{IndexStats, IndexedFile};
 pub use tables::built_indexes::IndexState;
 pub use tables::estimates::RangeEstimate;
 pub use tables::large_files::{

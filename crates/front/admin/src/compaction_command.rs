@@ -166,6 +166,18 @@ commands! {
         /// The tables.
         tables: Vec<TableId>,
     } = CommandRow::new("recompress", Scope::Shard, Class::Changes);
+    /// Rewrites the files of a table with all of its indexes, which stay usable meanwhile.
+    RebuildIndexes {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// Names of indexes; each must exist.
+        indexes: Vec<String>,
+    } as {
+        /// The table.
+        table: TableId,
+    } = CommandRow::new("rebuild_indexes", Scope::Shard, Class::Changes);
     /// Compacts the files that may contain partitions; their tombstones are purged at any age.
     Force {
         /// Keyspace.

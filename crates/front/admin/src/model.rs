@@ -4,6 +4,7 @@
 mod caches;
 mod cluster;
 mod error_kind;
+mod indexes;
 mod load;
 mod ownership;
 mod repair;
@@ -24,6 +25,7 @@ pub use cluster::{
     StageReport, StreamFileReport, StreamProgress, StreamReport, StreamingReport, TrafficReport,
 };
 pub use error_kind::ErrorKind;
+pub use indexes::{IndexReport, IndexedSstableReport};
 pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
@@ -249,6 +251,21 @@ pub struct TableReport {
     /// Latencies of writes that this node coordinated.
     #[serde(default)]
     pub coordinator_writes: HistogramReport,
+    /// Secondary indexes by name: true if queries can use them.
+    #[serde(default)]
+    pub indexes: BTreeMap<String, bool>,
+    /// Bytes of these indexes on disk.
+    #[serde(default)]
+    pub index_bytes: u64,
+    /// How long searches of these indexes took on their shard.
+    #[serde(default)]
+    pub index_latency: HistogramReport,
+    /// SSTables in these searches, once for each restriction, since start.
+    #[serde(default)]
+    pub index_sstables_searched: u64,
+    /// Rows that these searches named, which were read and filtered, since start.
+    #[serde(default)]
+    pub index_candidates: u64,
     /// Bytes of the partitions in SSTables.
     #[serde(default)]
     pub partition_sizes: HistogramReport,
@@ -330,6 +347,13 @@ impl TableReport {
         self.coordinator_reads.merge(&other.coordinator_reads);
         self.coordinator_scans.merge(&other.coordinator_scans);
         self.coordinator_writes.merge(&other.coordinator_writes);
+        for (index, is_built) in &other.indexes {
+            *self.indexes.entry(index.clone()).or_insert(true) &= is_built;
+        }
+        self.index_bytes += other.index_bytes;
+        self.index_latency.merge(&other.index_latency);
+        self.index_sstables_searched += other.index_sstables_searched;
+        self.index_candidates += other.index_candidates;
         self.partition_sizes.merge(&other.partition_sizes);
         self.cell_counts.merge(&other.cell_counts);
     }

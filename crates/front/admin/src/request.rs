@@ -16,8 +16,8 @@ use crate::cluster_command::ClusterCommand;
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{
     AutoRepairReport, ClearRequest, ClientReport, ClusterReport, CompactionReport, EndpointsReport,
-    ErrorKind, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, NodeReport,
-    ParticipationReport, PlannedReport, RepairCommand, RepairReport, RepairSummary,
+    ErrorKind, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, IndexReport,
+    NodeReport, ParticipationReport, PlannedReport, RepairCommand, RepairReport, RepairSummary,
     RepairSummaryQuery, SampleRequest, SamplerReport, SnapshotReport, TableReport,
 };
 
@@ -42,6 +42,8 @@ pub enum AdminRequest {
     Node,
     /// Numbers of all tables on this shard.
     Tables,
+    /// Secondary indexes of all tables on this shard.
+    Indexes,
     /// Compactions of this shard.
     Compactions,
     /// All metrics of this shard.
@@ -183,6 +185,8 @@ pub enum AdminReply {
     Node(Box<NodeReport>),
     /// To `Tables`.
     Tables(Vec<TableReport>),
+    /// To `Indexes`.
+    Indexes(Vec<IndexReport>),
     /// To `Compactions`.
     Compactions(Box<CompactionReport>),
     /// To `Metrics`.

@@ -3,6 +3,7 @@
 //! Owns: [`serve_shard`]. Questions are answered at once, commands in a task of the shard's gate. Reading order:
 //! this file, `reports`, `samples`.
 
+mod indexes;
 mod logins;
 mod reports;
 mod samples;
@@ -84,6 +85,7 @@ impl Served {
         ControlFlow::Break(match request {
             AdminRequest::Node => AdminReply::Node(Box::new(self.node())),
             AdminRequest::Tables => AdminReply::Tables(self.tables()),
+            AdminRequest::Indexes => AdminReply::Indexes(self.indexes()),
             AdminRequest::Compactions => AdminReply::Compactions(Box::new(self.compactions())),
             AdminRequest::CompactionPlan => AdminReply::Planned(self.planned()),
             AdminRequest::Metrics => AdminReply::Metrics(self.rt.telemetry().snapshot()),
@@ -176,6 +178,7 @@ impl Served {
             }
             AdminRequest::Node
             | AdminRequest::Tables
+            | AdminRequest::Indexes
             | AdminRequest::Compactions
             | AdminRequest::CompactionPlan
             | AdminRequest::Cluster

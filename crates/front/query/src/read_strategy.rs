@@ -2,12 +2,13 @@
 
 use cql_plan::auth::is_computed;
 use cql_plan::select::SelectPlan;
+use cql_plan::system::is_index_table;
 use schema::TableKind;
 
 /// Source of the rows of a SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStrategy {
-    /// This node computes them: a virtual table.
+    /// This node computes them: a virtual table, the table of built indexes.
     Virtual,
     /// This node computes them of its metadata: a table of roles.
     Roles,
@@ -25,6 +26,9 @@ impl ReadStrategy {
         let table = plan.table();
         match table.kind {
             TableKind::Virtual => ReadStrategy::Virtual,
+            TableKind::Regular | TableKind::Compact(_) if is_index_table(table) => {
+                ReadStrategy::Virtual
+            }
             TableKind::Regular | TableKind::Compact(_) if is_computed(table) => ReadStrategy::Roles,
             TableKind::Regular | TableKind::Compact(_) if plan.index_plan().is_some() => {
                 ReadStrategy::Indexed

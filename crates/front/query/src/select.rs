@@ -4,6 +4,7 @@
 //! rows in [`sinks`]. The sink builds the rest of a page (description, row count, paging state, warnings). The planner
 //! turns rows into results ([`cql_exec::SelectExec`]); it writes straight into the answer.
 
+mod index_advice;
 mod sinks;
 mod strategies;
 
@@ -36,6 +37,7 @@ use cql_wire::{Consistency, QueryParameters};
 use data::command::{Partitions, ReadCommand};
 use schema::TableKind;
 use sinks::{Counting, FilterCost, Sink};
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -125,6 +127,7 @@ pub(crate) fn run<S: ResultSink>(
         describe,
         consistency: parameters.consistency,
         deadline: cx.sink.client().forwarded_deadline(),
+        advice: Cell::default(),
     };
     if let Some(outbound) = outbound {
         return Ok(Step::Waits(Box::pin(read.run_elsewhere(outbound, bound))));
@@ -213,6 +216,8 @@ struct Read<S> {
     scope: Option<paxos::Scope>,
     /// Latest instant of the answer, if it was set before the local execution.
     deadline: Option<Instant>,
+    /// Advice about indexes, for the warnings of the answer.
+    advice: Cell<Option<String>>,
 }
 
 impl<S: ResultSink> Read<S> {
@@ -338,6 +343,11 @@ impl<S: ResultSink> Read<S> {
         match result {
             Ok(result) => {
                 let Found { done: page, stats, bytes } = result?;
+                if let Some(index) = plan.advised_index()
+                    && let Some(advice) = index_advice::of_filter(index, &stats, page.dropped)
+                {
+                    self.advice.set(Some(advice));
+                }
                 self.ticket.note(|| {
                     let ReadStats { rows, tombstones, .. } = stats;
                     format!("Read {rows} live rows and {tombstones} tombstone cells")
@@ -475,6 +485,7 @@ impl<S: ResultSink> Read<S> {
     fn warnings(&self, plan: &SelectPlan, stats: &ReadStats) -> Vec<String> {
         let mut warnings: Vec<String> = plan.warning().map(str::to_owned).into_iter().collect();
         warnings.extend(tombstone_warning(&self.executor.settings, plan.table(), stats));
+        warnings.extend(self.advice.take());
         warnings
     }
 }

@@ -82,7 +82,18 @@ pub enum Notice {
     Withheld,
 }
 
-/// All limits. The default is Cassandra's: two features are warned of, nothing is limited.
+/// Kind of a term of a storage-attached index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TermKind {
+    /// A frozen collection, a tuple or a type, as a whole.
+    Frozen,
+    /// A vector.
+    Vector,
+    /// Anything else, numbers too.
+    String,
+}
+
+/// All limits. The default is Cassandra's: two features are warned of, nothing but terms of indexes is limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the settings of cassandra.yaml")]
 pub struct Guardrails {
@@ -100,6 +111,9 @@ pub struct Guardrails {
     pub column_value_size: Threshold,
     pub collection_size: Threshold,
     pub items_per_collection: Threshold,
+    pub sai_string_term_size: Threshold,
+    pub sai_frozen_term_size: Threshold,
+    pub sai_vector_term_size: Threshold,
     pub allow_filtering: Feature,
     pub alter_table: Feature,
     pub compact_tables: Feature,
@@ -137,6 +151,9 @@ impl Default for Guardrails {
             column_value_size: Threshold::OFF,
             collection_size: Threshold::OFF,
             items_per_collection: Threshold::OFF,
+            sai_string_term_size: Threshold { warn: 1 << 10, fail: 8 << 10 },
+            sai_frozen_term_size: Threshold { warn: 1 << 10, fail: 8 << 10 },
+            sai_vector_term_size: Threshold { warn: 16 << 10, fail: 32 << 10 },
             allow_filtering: Feature::ON,
             alter_table: Feature::ON,
             compact_tables: Feature::ON,
@@ -167,6 +184,15 @@ impl Guardrails {
     }
 }
 
+impl Guardrails {
+    /// Returns true if the terms of written rows are checked.
+    pub fn limits_terms(&self) -> bool {
+        !(self.sai_string_term_size.is_off()
+            && self.sai_frozen_term_size.is_off()
+            && self.sai_vector_term_size.is_off())
+    }
+}
+
 /// Why a filter over several columns may be wrong; Cassandra's words.
 const INTERSECTION: &str = "Filtering queries involving an intersection on multiple mutable (i.e. \
                             non-key) columns over unrepaired data at read consistency levels that \
@@ -182,6 +208,13 @@ const INDEX_SCAN: &str = "Executing a query on secondary indexes without partiti
                           might degrade performance";
 const FILTERING: &str = "ALLOW FILTERING can potentially visit all the data in the table and have \
                          unpredictable performance.";
+
+fn size_text(column: &str, bytes: usize, warns: bool, limit: i64) -> String {
+    let threshold = kind(warns);
+    format!(
+        "Value of column '{column}' has size {bytes}, this exceeds the {threshold} threshold of {limit}."
+    )
+}
 
 /// Name of a guardrail and the reason for it.
 type Rail = (&'static str, Option<&'static str>);
@@ -468,13 +501,18 @@ impl Watch {
     /// Bytes of a value, or of a path of a cell.
     pub fn column_value(&self, column: &str, bytes: usize) -> Checked {
         let limit = self.rails.column_value_size;
-        self.at_most("column_value_size", limit, bytes, &|warns, limit| {
-            format!(
-                "Value of column '{column}' has size {bytes}, this exceeds the {} threshold of \
-                 {limit}.",
-                kind(warns)
-            )
-        })
+        let name = "column_value_size";
+        self.at_most(name, limit, bytes, &|warns, limit| size_text(column, bytes, warns, limit))
+    }
+
+    /// Bytes of a term that is written to a storage-attached index.
+    pub(crate) fn index_term(&self, kind: TermKind, column: &str, bytes: usize) -> Checked {
+        let (name, limit) = match kind {
+            TermKind::String => ("sai_string_term_size", self.rails.sai_string_term_size),
+            TermKind::Frozen => ("sai_frozen_term_size", self.rails.sai_frozen_term_size),
+            TermKind::Vector => ("sai_vector_term_size", self.rails.sai_vector_term_size),
+        };
+        self.at_most(name, limit, bytes, &|warns, limit| size_text(column, bytes, warns, limit))
     }
 
     /// Elements that are written to a collection.

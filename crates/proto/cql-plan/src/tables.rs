@@ -39,6 +39,12 @@ pub fn is_log_table(table: &Table) -> bool {
     table.is_virtual() && &*table.keyspace == "system_views" && &*table.name == "system_logs"
 }
 
+/// Returns true for the table of built indexes, `system."IndexInfo"`: the node computes its rows, and stores none. A Cassandra
+/// that gets the directory would take an index that is listed there for built.
+pub fn is_index_table(table: &Table) -> bool {
+    &*table.keyspace == "system" && &*table.name == "IndexInfo"
+}
+
 /// Returns true if the rows of a table are computed from the roles in the metadata.
 pub fn is_computed(table: &Table) -> bool {
     &*table.keyspace == "system_auth"

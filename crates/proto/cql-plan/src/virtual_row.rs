@@ -251,6 +251,23 @@ impl<'t> VirtualRowBuilder<'t> {
         self.put_encoded(name, fits, wire::encode_map(sorted))
     }
 
+    /// `frozen<map<text, frozen<map<text, text>>>>`.
+    pub fn text_map_map(
+        &mut self,
+        name: &str,
+        values: BTreeMap<&'static str, BTreeMap<&'static str, String>>,
+    ) -> &mut Self {
+        let map = |value: CqlType| CqlType::Map {
+            key: CqlType::Text.into(),
+            value: value.into(),
+            frozen: true,
+        };
+        let fits = |t: &CqlType| *t == map(map(CqlType::Text));
+        let inner = values.into_iter().map(|(key, value)| Ok((key, wire::encode_map(value)?)));
+        let encoded: Result<Vec<(&str, Vec<u8>)>, TypeError> = inner.collect();
+        self.put_encoded(name, fits, encoded.and_then(wire::encode_map))
+    }
+
     /// The row with its keys.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ const RANGES_AT_FIRST: u32 = 8;
 pub const KEYS_MAX: u32 = 1024;
 /// Fewest keys of one search.
 const KEYS_MIN: u32 = 64;
-/// A read whose candidates are more than this share of the table's rows is better a scan.
+/// A read whose candidates are this share or more of the table's rows is better a scan.
 const MANY_PERCENT: u64 = 10;
 /// Tables with fewer rows get no advice.
 const ROWS_OF_ADVICE: u64 = 1000;
@@ -42,7 +42,7 @@ impl DriverEstimates {
         let candidates = *self.candidates.get(predicate)?;
         let is_large = self.rows >= ROWS_OF_ADVICE;
         let percent = candidates.saturating_mul(100).checked_div(self.rows)?.min(100);
-        (is_large && percent > MANY_PERCENT).then_some(percent)
+        (is_large && percent >= MANY_PERCENT).then_some(percent)
     }
 }
 

@@ -67,10 +67,90 @@ fn tables_with_indexes(compactor: &Compactor) -> Vec<Rc<TableState>> {
     tables
 }
 
-/// Notes which indexes are built by now, durably.
+/// Notes which indexes are built by now, durably, and reports those that are so since the last call.
 pub(crate) async fn note_built(compactor: &Compactor) {
     for table in tables_with_indexes(compactor) {
         table.follow_indexes();
+        compactor.report_built(&table);
         write_indexed(&compactor.files, &table).await;
+    }
+}
+
+/// An index whose first build has ended on this shard, with what its SSTables have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuiltIndex {
+    /// Keyspace.
+    pub keyspace: String,
+    /// Table.
+    pub table: String,
+    /// Name of the index.
+    pub index: String,
+    /// Rows.
+    pub rows: u64,
+    /// Pairs of a value and a row.
+    pub entries: u64,
+    /// Different values: those of the SSTable with most of them.
+    pub values: u64,
+}
+
+/// Per cent of the rows that a value names, from which on a scan is faster than the index.
+const NEAR_CONSTANT_PERCENT: u64 = 10;
+/// Fewer rows show nothing.
+const NEAR_CONSTANT_ROWS: u64 = 1000;
+
+impl BuiltIndex {
+    /// Returns the per cent of the rows that a value names on average, if that is so much that queries by the index are
+    /// slower than a scan.
+    pub fn near_constant(&self) -> Option<u64> {
+        let named = self.entries.checked_div(self.values)?;
+        let percent = named.saturating_mul(100).checked_div(self.rows)?.min(100);
+        (self.rows >= NEAR_CONSTANT_ROWS && percent >= NEAR_CONSTANT_PERCENT).then_some(percent)
+    }
+}
+
+impl Compactor {
+    /// Sets what is called for each index whose first build has ended on this shard.
+    pub fn on_index_built(&self, hook: impl Fn(BuiltIndex) + 'static) {
+        *self.on_index_built.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    fn report_built(&self, table: &TableState) {
+        let built = table.indexes.take_unreported();
+        let Some(hook) = self.on_index_built.borrow().clone() else { return };
+        let (version, view) = (table.version(), table.view());
+        for index in built {
+            let named = version.table.index_by_id(index);
+            let mut report = BuiltIndex {
+                keyspace: version.table.keyspace.to_string(),
+                table: version.table.name.to_string(),
+                index: named.map(|index| index.name.to_string()).unwrap_or_default(),
+                ..BuiltIndex::default()
+            };
+            for open in view.files.iter().filter_map(|file| file.reader.index(index)) {
+                report.rows += u64::from(open.summary.rows);
+                report.entries = report.entries.saturating_add(open.summary.counts.ids);
+                report.values = report.values.max(open.summary.counts.terms);
+            }
+            hook(report);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_near_constant_when_its_values_name_a_tenth_of_many_rows() {
+        let percent = |rows, entries, values| {
+            BuiltIndex { rows, entries, values, ..BuiltIndex::default() }.near_constant()
+        };
+        assert_eq!(percent(1_000, 1_000, 10), Some(10));
+        assert_eq!(percent(1_000, 1_000, 11), None);
+        assert_eq!(percent(999, 999, 1), None, "too few rows");
+        assert_eq!(percent(100_000, 9_000, 1), None, "most rows have no value");
+        // Entries of collections: several of a row.
+        assert_eq!(percent(1_000, 5_000, 2), Some(100));
+        assert_eq!((percent(0, 0, 0), percent(5_000, 0, 0)), (None, None));
     }
 }

@@ -25,6 +25,7 @@ use stdx::TableId;
 
 use crate::compact::backlog::Control;
 use crate::compact::compaction::CompactionRecord;
+use crate::compact::index_build::BuiltIndex;
 use crate::env::Env;
 use crate::env::failure::Hook;
 use crate::files::Files;
@@ -49,6 +50,8 @@ pub struct Compactor {
     compaction_rate: Cell<u64>,
     /// Called for each finished compaction.
     on_compacted: Hook<CompactionRecord>,
+    /// Called for each index that was built.
+    on_index_built: Hook<BuiltIndex>,
     /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
     compacted_bytes: Cell<(u64, u64)>,
     /// Finished compactions, also of tables that were dropped since.
@@ -71,6 +74,7 @@ impl Compactor {
             control: Control::default(),
             compaction_rate: Cell::new(rate),
             on_compacted: RefCell::default(),
+            on_index_built: RefCell::default(),
             compacted_bytes: Cell::default(),
             finished_compactions: Cell::default(),
             builds_index: Cell::default(),
@@ -80,5 +84,6 @@ impl Compactor {
     /// Releases the callbacks, which hold the store.
     pub(crate) fn release_hooks(&self) {
         drop(self.on_compacted.take());
+        drop(self.on_index_built.take());
     }
 }

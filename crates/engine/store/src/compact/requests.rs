@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use compact_plan::{CompactionOptions, Plan, Reason, SstableInfo};
+use compact_plan::{CompactionOptions, Plan, SstableInfo};
 use sst_format::Component;
 use sstable::WriteCompression;
 use stdx::{Generation, TableId, Token, WallMicros};
@@ -138,20 +138,31 @@ impl Compactor {
                         _ => false,
                     }
                 }
-                UpgradeScope::All => false,
+                UpgradeScope::All | UpgradeScope::Indexes => false,
             };
             if is_left || file.written_at > latest || table.is_damaged(file.generation) {
                 continue;
             }
-            let reason = match scope {
-                UpgradeScope::Misplaced => Reason::Relocation,
-                _ => Reason::Upgrade,
-            };
-            let plan = upgrade::plan(&file, reason);
+            let plan = upgrade::plan(&file, scope.reason());
             self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
             written += 1;
         }
         Ok(written)
+    }
+
+    /// Builds the indexes of this shard's files of a table again. They stay usable meanwhile. Returns how many files were
+    /// written; 0 of a table without indexes.
+    ///
+    /// # Errors
+    /// Those of [`Compactor::upgrade`].
+    pub async fn rebuild_indexes(&self, id: TableId) -> Result<u64, StoreError> {
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        if table.version().indexes.is_none() {
+            return Ok(0);
+        }
+        let written = self.upgrade(id, UpgradeScope::Indexes).await;
+        table.follow_indexes();
+        written
     }
 
     /// Compaction settings of a table on this shard; `None`: there is none of that id, or its

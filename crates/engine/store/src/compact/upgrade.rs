@@ -19,8 +19,22 @@ pub enum UpgradeScope {
     Misplaced,
     /// Those that are compressed otherwise than the table's options say now.
     OtherCompression,
+    /// All, to build the indexes of their table again: each file is written with all of them.
+    Indexes,
     /// All.
     All,
+}
+
+impl UpgradeScope {
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            UpgradeScope::Misplaced => Reason::Relocation,
+            UpgradeScope::Indexes => Reason::IndexBuild,
+            UpgradeScope::OtherVersions | UpgradeScope::OtherCompression | UpgradeScope::All => {
+                Reason::Upgrade
+            }
+        }
+    }
 }
 
 pub(crate) fn plan(file: &TableFile, reason: Reason) -> Plan {

@@ -1,6 +1,7 @@
 //! The store: opening, writes, schema, budgets.
 
 mod background;
+pub(crate) mod index_stats;
 mod schema;
 mod table_stats;
 

@@ -38,6 +38,8 @@ pub enum IndexState {
 pub(crate) struct BuiltIndexes {
     built: RefCell<BTreeSet<Uuid>>,
     is_changed: Cell<bool>,
+    /// Built since the last report.
+    unreported: RefCell<Vec<Uuid>>,
 }
 
 impl BuiltIndexes {
@@ -53,6 +55,11 @@ impl BuiltIndexes {
     /// The list, if it changed since the last call.
     pub(crate) fn take_changed(&self) -> Option<BTreeSet<Uuid>> {
         self.is_changed.take().then(|| self.built.borrow().clone())
+    }
+
+    /// Indexes that were built since the last call.
+    pub(crate) fn take_unreported(&self) -> Vec<Uuid> {
+        self.unreported.take()
     }
 
     /// The list could not be written.
@@ -72,8 +79,8 @@ impl BuiltIndexes {
         built.retain(|id| version.index_ids().any(|existing| existing == *id));
         for id in version.index_ids() {
             let mut whole = view.files.iter().filter(|file| !is_damaged(file.generation));
-            if whole.all(|file| file.reader.index(id).is_some()) {
-                built.insert(id);
+            if whole.all(|file| file.reader.index(id).is_some()) && built.insert(id) {
+                self.unreported.borrow_mut().push(id);
             }
         }
         if *built != before {

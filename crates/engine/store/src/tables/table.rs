@@ -146,6 +146,12 @@ pub struct TableStats {
     pub rows_per_read: EstimatedSnapshot,
     /// Tombstones that each read met, likewise, plus one.
     pub tombstones_per_read: EstimatedSnapshot,
+    /// How long searches of its indexes took.
+    pub index_latency: EstimatedSnapshot,
+    /// SSTables in these searches, once for each restriction.
+    pub index_files_searched: u64,
+    /// Keys that they gave.
+    pub index_candidates: u64,
     /// Bytes of the partitions of all SSTables: counts in Cassandra's 156 buckets, empty ones at the
     /// end left out.
     pub partition_sizes: Vec<u64>,
@@ -174,6 +180,9 @@ pub(crate) struct TableCounters {
     pub(crate) scan_latency: EstimatedHistogram,
     pub(crate) rows_per_read: EstimatedHistogram,
     pub(crate) tombstones_per_read: EstimatedHistogram,
+    pub(crate) index_latency: EstimatedHistogram,
+    pub(crate) index_files_searched: Cell<u64>,
+    pub(crate) index_candidates: Cell<u64>,
     pub(crate) sampling: Sampling,
     /// `reads` and `writes` at the last check.
     seen: Cell<(u64, u64)>,
@@ -219,6 +228,13 @@ impl TableCounters {
         if self.sampling.is_on() {
             self.sampling.note_read(partitions, began, took, stats);
         }
+    }
+
+    /// A search of indexes ended, with so many SSTables and keys.
+    pub(crate) fn note_search(&self, took: Duration, files: u64, keys: u64) {
+        self.index_latency.record_nanos(nanos(took));
+        bump(&self.index_files_searched, files);
+        bump(&self.index_candidates, keys);
     }
 
     /// A write was applied.

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::LocalNode;
-use schema::{Column, ColumnKind, Keyspace, KeyspaceParams, Schema, TableKind, TableOptions};
+use schema::{
+    Column, ColumnKind, IndexKind, IndexMetadata, IndexRules, IndexTarget, Keyspace,
+    KeyspaceParams, Schema, TableKind, TableOptions, TargetPart,
+};
 use stdx::{ColumnId, Epoch, Token, WallMicros};
 use types::CqlType;
 
@@ -51,9 +54,20 @@ fn table(keyspace: &str, name: &str, key: &[CqlType]) -> Arc<Table> {
         options: TableOptions::default(),
         dropped: BTreeMap::new(),
         masks: BTreeMap::new(),
-        indexes: Default::default(),
+        indexes: key.get(1).map(|_| index("tt_k1", "k1")).into_iter().collect(),
         version: 1,
         next_column_id: key.len() as u16,
+    })
+}
+
+fn index(name: &str, column: &str) -> Arc<IndexMetadata> {
+    Arc::new(IndexMetadata {
+        id: Uuid::from_u128(1),
+        name: name.into(),
+        kind: IndexKind::Composites,
+        options: BTreeMap::new(),
+        target: IndexTarget { column: column.into(), part: TargetPart::Simple },
+        rules: IndexRules::Legacy,
     })
 }
 
@@ -74,7 +88,7 @@ fn keyspace(name: &str, class: &str, factor: u32, tables: Vec<Arc<Table>>) -> Ar
     })
 }
 
-/// Nodes 1 to `nodes`, seen by 1; keyspace `ks` with tables `t` (int) and `tt` (int, text), RF 2.
+/// Nodes 1 to `nodes`, seen by 1; keyspace `ks` with tables `t` (int) and `tt` (int, text; index `tt_k1`), RF 2.
 fn snapshot(nodes: u128) -> ClusterSnapshot {
     let step = i64::MAX / 4;
     let members = (1..=nodes).map(|n| (host(n), Arc::new(member(n, step * n as i64))));

@@ -322,14 +322,38 @@ fn compaction(
         CompactionCommand::Recompress { keyspaces, tables } => {
             CompactionAction::Recompress { tables: ids(keyspaces, tables)? }
         }
+        CompactionCommand::RebuildIndexes { keyspace, table, indexes } => {
+            let table = table_named(schema, keyspace, table)?;
+            check_indexes(table, &indexes)?;
+            CompactionAction::RebuildIndexes { table: table.id }
+        }
         CompactionCommand::Force { keyspace, table, keys } => {
-            let found = ids(vec![keyspace], vec![table])?;
-            let table = stored(schema).find(|t| found.first() == Some(&t.id));
-            let Some(table) = table else { return Err(argument("there is no such table")) };
+            let table = table_named(schema, keyspace, table)?;
             let parsed = keys.iter().map(|key| super::key_bytes(table, key));
             CompactionAction::Force { table: table.id, keys: parsed.collect::<Result<_, _>>()? }
         }
     })
+}
+
+/// The table of a command about one.
+fn table_named(schema: &Schema, keyspace: String, table: String) -> Result<&Table, ActionError> {
+    let selection = Selection { keyspaces: vec![keyspace], tables: vec![table] };
+    let found = selected(schema, &selection)?;
+    let table = stored(schema).find(|t| found.first() == Some(&t.id));
+    table.ok_or_else(|| argument("there is no such table"))
+}
+
+/// Refuses names of indexes that the table does not have. Cassandra logs these words and rebuilds the others.
+fn check_indexes(table: &Table, names: &[String]) -> Result<(), ActionError> {
+    let is_missing = |name: &&String| !table.indexes.iter().any(|index| *index.name == ***name);
+    let missing: Vec<&str> = names.iter().filter(is_missing).map(String::as_str).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => {
+            let text = format!("No defined indexes with the supplied names: {}", missing.join(","));
+            Err(argument(text))
+        }
+    }
 }
 
 fn kind_of(name: &str) -> Result<&'static str, ActionError> {

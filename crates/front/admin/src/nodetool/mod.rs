@@ -12,6 +12,7 @@ mod history;
 mod repair;
 mod sampling;
 mod settings;
+mod table_indexes;
 mod tables;
 mod tables_order;
 mod upkeep;

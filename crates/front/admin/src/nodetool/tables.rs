@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::format::{decimal, file_size, java_double, pretty_memory};
+use super::table_indexes;
 use super::tables_order::SortKey;
 use super::yaml;
 use crate::histogram::HistogramReport;
@@ -229,6 +230,9 @@ fn print_table(
     if options.location_check {
         line("SSTables in correct location", &(table.misplaced_sstables == 0).to_string());
     }
+    for (name, value) in table_indexes::lines(table, bytes) {
+        line(name, &value);
+    }
     out.push('\n');
 }
 
@@ -429,7 +433,7 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "bytes_pending_repair": table.pending_repair_bytes,
         "bloom_filter_false_positives": table.filter_misses,
     });
-    for more in [of_files_and_reads(table, options), of_indexes()] {
+    for more in [of_files_and_reads(table, options), table_indexes::fields(table, bytes)] {
         if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
             value.extend(more);
         }
@@ -463,19 +467,5 @@ fn of_files_and_reads(table: &TableReport, options: TableStatsOptions) -> Value 
         "droppable_tombstone_ratio": format!("{:.5}", table.droppable_ratio()),
         "top_size_partitions": {},
         "top_tombstone_partitions": {},
-    })
-}
-
-/// Fields that Cassandra shows of a table without storage-attached indexes.
-fn of_indexes() -> Value {
-    json!({
-        "sai_local_query_latency_ms": "0.000",
-        "sai_post_filtering_read_latency": "0.000",
-        "sai_disk_used_bytes": null,
-        "sai_sstable_indexes_hit": 0.0,
-        "sai_index_segments_hit": 0.0,
-        "sai_rows_filtered": 0.0,
-        "sai_total_query_timeouts": 0,
-        "sai_total_queryable_index_ratio": null,
     })
 }

@@ -40,7 +40,7 @@ pub const ROUTES: &[Route] = &[
              failure_policy, check_tokens, quick, repair_status),\n\
              scrub (keyspaces, tables, snapshot, skip_corrupted, no_validate,\n\
              reinsert_overflowed_ttl), relocate and recompress (keyspaces, tables),\n\
-             force (keyspace, table, keys)")
+             rebuild_indexes (keyspace, table, indexes), force (keyspace, table, keys)")
         .commands(CompactionCommand::ROWS),
     Route::new(Get, "/api/v1/compactions/settings", Reads, Node, || get(upkeep::settings))
         .help("thresholds, and whether compactions begin by themselves"),

@@ -65,6 +65,7 @@ impl Served {
             for table in keyspace.tables.values() {
                 let stats = self.store.table_stats(table.id);
                 let asked = asked.remove(&table.id).unwrap_or_default();
+                let indexes = self.index_totals(table);
                 reports.push(TableReport {
                     keyspace: keyspace.name.to_string(),
                     table: table.name.to_string(),
@@ -112,6 +113,11 @@ impl Served {
                     coordinator_reads: asked.read,
                     coordinator_scans: asked.range,
                     coordinator_writes: asked.write,
+                    indexes: indexes.built,
+                    index_bytes: indexes.bytes,
+                    index_latency: stats.index_latency.into(),
+                    index_sstables_searched: stats.index_files_searched,
+                    index_candidates: stats.index_candidates,
                     partition_sizes: HistogramReport { buckets: stats.partition_sizes, sum: 0 },
                     cell_counts: HistogramReport { buckets: stats.cell_counts, sum: 0 },
                 });

@@ -23,10 +23,6 @@ pub const REFUSED: &[(&str, &str)] = &[
         "there is no JMX, and permissions for the API are not cached. A change of roles or permissions counts at once",
     ),
     (
-        "rebuild_index",
-        "there are no indexes yet. Query with ALLOW FILTERING, or write a table that has the column as its key",
-    ),
-    (
         "reloadlocalschema",
         "the schema is the metadata log, which every node replays at its start and follows; its tables hold a copy. \
          describecluster shows the schema version of every node; restart a node whose version stays behind",

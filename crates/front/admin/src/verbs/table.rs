@@ -330,6 +330,9 @@ pub const VERBS: &[Verb] = &[
         .kinds(&[Datacenter])
         .scylla(&["POST /storage_service/rebuild"]),
     Verb::new("rangekeysample", "Shows the sampled keys held across all keyspaces", &[get("/api/v1/key_samples")], settings::key_samples),
+    Verb::new("rebuild_index", "A full rebuild of native secondary indexes for a given table", &[compaction("rebuild_indexes")], upkeep::rebuild_index)
+        .takes("<keyspace> <table> <indexName...>", "The keyspace and table name followed by a list of index names", usize::MAX)
+        .kinds(&[Keyspace, Table, Name]),
     Verb::new("recompress_sstables", "Rewrite sstables (for the requested tables) that have compression configuration different from the current", &[get("/api/v1/node"), compaction("recompress")], upkeep::recompress)
         .flags(&[
             valued(&["-j", "--jobs"], "jobs", "Accepted: each shard writes one file at a time"),

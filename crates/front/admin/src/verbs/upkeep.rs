@@ -197,6 +197,30 @@ pub(super) fn recompress(line: &Line) -> Outcome {
     Ok(order(line, &CompactionCommand::Recompress { keyspaces, tables })?)
 }
 
+/// `rebuild_index`.
+pub(super) fn rebuild_index(line: &Line) -> Outcome {
+    let [keyspace, table, indexes @ ..] = line.arguments.as_slice() else {
+        return Err(bad("rebuild_index requires ks, cf and idx args".to_owned()));
+    };
+    if indexes.is_empty() {
+        return Err(bad("rebuild_index requires ks, cf and idx args".to_owned()));
+    }
+    let (keyspace, table) = (keyspace.clone(), table.clone());
+    let indexes = indexes.iter().map(|name| index_name(name).to_owned()).collect();
+    match order(line, &CompactionCommand::RebuildIndexes { keyspace, table, indexes }) {
+        Err(HttpError::Refused(ErrorKind::UnknownKeyspace, _)) => {
+            Err(Failure::Node(format!("Unknown keyspace {}", line.first())))
+        }
+        Err(HttpError::Refused(kind, words)) if kind.is_argument() => Err(bad(words)),
+        other => Ok(other?),
+    }
+}
+
+/// An index by its name alone, or by that of its table in Cassandra: `table.index`.
+fn index_name(name: &str) -> &str {
+    name.split_once('.').map_or(name, |(_, index)| index)
+}
+
 /// `damagedsstables`.
 pub(super) fn damaged(line: &Line) -> Outcome {
     let files: Vec<DamagedReport> = line.api.get("/api/v1/damaged")?;
@@ -397,6 +421,7 @@ mod tests {
     fn what_cannot_be_is_refused_in_cassandras_words_before_the_node_is_asked() {
         for (text, expected) in [
             ("import ks t", "import requires keyspace, table name and directories"),
+            ("rebuild_index ks t", "rebuild_index requires ks, cf and idx args"),
             ("forcecompact ks t", "forcecompact requires keyspace, table and keys args"),
             ("verify -t ks", "Token verification requires --extended-verify\n"),
             ("recompress_sstables -j x ks", "jobs: can not convert \"x\" to a int"),

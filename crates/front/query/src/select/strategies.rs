@@ -1,5 +1,6 @@
 //! The ways of a read to its rows: computed by this node, folded by shards, filtered by shards of replicas, stored.
 
+use super::index_advice;
 use super::sinks::{Counting, FoldedSink, Sink};
 use super::{Found, READS_PER_LOOK, Read, ReadRequest, Reading, add_stats};
 use crate::executor::Executor;
@@ -37,11 +38,6 @@ impl Attempt {
     fn keep(self, page: &mut Vec<u8>) {
         *page = self.body;
     }
-}
-
-/// Advice on an index whose value is in a large part of the rows.
-fn unselective_index(index: &str, percent: u64) -> String {
-    format!("Index {index} names about {percent} % of the table's rows: a scan may be faster")
 }
 
 /// Terms of the execution of one command of a read.
@@ -132,10 +128,10 @@ impl<S: ResultSink> Read<S> {
             if order.is_none() && tombstones.refuses(read.stats.tombstones) {
                 return Err(self.too_many_tombstones(read.stats.tombstones));
             }
-            if let Some(Unselective { predicate, percent }) = read.unselective {
-                self.note_unselective(bound, predicate, percent);
-            }
             add_stats(&mut stats, &read.stats);
+            if let Some(unselective) = read.unselective {
+                self.note_unselective(bound, unselective, &stats);
+            }
         }
         Ok(Found { done: exec.finish()?, stats, bytes })
     }
@@ -156,14 +152,16 @@ impl<S: ResultSink> Read<S> {
         }
     }
 
-    /// Says in the trace that an index names a large part of its table.
+    /// Says in the trace that an index names a large part of its table, and in a warning if that has cost much.
     #[cold]
-    fn note_unselective(&self, bound: &BoundSelect, predicate: usize, percent: u64) {
+    fn note_unselective(&self, bound: &BoundSelect, unselective: Unselective, stats: &ReadStats) {
+        let Unselective { predicate, percent } = unselective;
         let table = self.statement.plan.select.table();
         let predicate = bound.index_predicates().get(predicate);
         let index = predicate.and_then(|predicate| table.index_by_id(predicate.index));
         if let Some(index) = index {
-            self.ticket.note(|| unselective_index(&index.name, percent));
+            self.ticket.note(|| index_advice::unselective_index(&index.name, percent));
+            self.advice.set(index_advice::of_unselective_index(&index.name, percent, stats));
         }
     }
 

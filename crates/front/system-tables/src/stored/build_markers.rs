@@ -1,6 +1,6 @@
 //! Rows in which a Cassandra records that its views and indexes are built. They are deleted at each
-//! start: this server has no views and indexes. A Cassandra that takes the directory back would
-//! treat a re-created view or index of the same name as built, although it lacks rows.
+//! start: this server has no views, and computes the list of its own built indexes when it is read. A Cassandra that
+//! takes the directory back would treat a re-created view or index of the same name as built, although it lacks rows.
 
 use cluster::ClusterSnapshot;
 use coordinator::Coordinator;

@@ -11,6 +11,7 @@ mod cidr_filtering;
 mod course;
 mod credentials;
 mod gossip;
+mod indexes;
 mod internode;
 mod participations;
 mod pending_hints;
@@ -119,10 +120,9 @@ static TABLES: &[VirtualTable] = &[
     rows!("repairs", repairs::repairs),
     empty("roles_cache_keys"),
     per_table("rows_per_read", table_metrics::rows_per_read),
-    // There are no indexes.
-    empty("sai_column_indexes"),
-    empty("sai_sstable_index_segments"),
-    empty("sai_sstable_indexes"),
+    rows!("sai_column_indexes", indexes::columns),
+    rows!("sai_sstable_index_segments", indexes::segments),
+    rows!("sai_sstable_indexes", indexes::sstables),
     rows!("settings", settings::rows),
     rows!("snapshots", snapshots::rows),
     rows!("sstable_tasks", sstable_tasks::rows),
@@ -156,6 +156,9 @@ impl NodeTables {
             Some(Content::PerTable(columns)) => {
                 let reports = self.sources.tables().await;
                 reports.iter().map(|report| table_metrics::row(table, report, *columns)).collect()
+            }
+            None if cql_plan::system::is_index_table(table) => {
+                indexes::built(&self.sources, table).await
             }
             Some(Content::Empty) | None => Ok(Vec::new()),
         };

@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use admin::histogram::HistogramReport;
 use admin::model::{
-    ClusterReport, CourseReport, GossipPeerReport, GossipReport, HintsReport, MemberReport,
-    NodeReport, ParticipationReport, PendingHintsReport, RepairDetails, RepairJobReport,
-    RepairOrder, RepairReport, RepairSessionReport, SnapshotReport, StageReport, StreamProgress,
-    StreamReport, TableReport, TrafficReport, ValidationReport,
+    ClusterReport, CourseReport, GossipPeerReport, GossipReport, HintsReport, IndexReport,
+    IndexedSstableReport, MemberReport, NodeReport, ParticipationReport, PendingHintsReport,
+    RepairDetails, RepairJobReport, RepairOrder, RepairReport, RepairSessionReport, SnapshotReport,
+    StageReport, StreamProgress, StreamReport, TableReport, TrafficReport, ValidationReport,
 };
 use cql_plan::virtual_row::VirtualRow;
 use data::RowRef;
@@ -13,8 +13,8 @@ use schema::Table;
 
 use super::statements::{batch_rows, statement_rows};
 use super::{
-    Content, LogRecord, TABLES, find, gossip, internode, participations, pending_hints, repairs,
-    snapshots, streaming, system_logs, table_metrics, thread_pools,
+    Content, LogRecord, TABLES, find, gossip, indexes, internode, participations, pending_hints,
+    repairs, snapshots, streaming, system_logs, table_metrics, thread_pools,
 };
 
 fn table(name: &str) -> Arc<Table> {
@@ -645,4 +645,69 @@ fn streams_are_shown_while_they_are_under_way() {
     assert!(rows[0].contains(" follower=true "), "{rows:?}");
     assert!(rows[0].contains(" progress_percentage=99.0 "), "{rows:?}");
     assert!(all(&[over]).is_empty());
+}
+
+#[test]
+fn indexes_are_shown_with_their_state_and_the_sstables_that_have_them() {
+    let sstable = IndexedSstableReport {
+        rows: 15,
+        terms: 3,
+        entries: 12,
+        min_term: "a".to_owned(),
+        max_term: "c".to_owned(),
+        bytes: 505,
+        rows_bytes: 733,
+        start_token: -40,
+        end_token: -32,
+    };
+    let index = |name: &str, is_built, sstables_without| IndexReport {
+        keyspace: "ks".to_owned(),
+        table: "t".to_owned(),
+        index: name.to_owned(),
+        column: "v".to_owned(),
+        is_literal: true,
+        analyzer: "NoOpAnalyzer".to_owned(),
+        is_built,
+        sstables_without,
+        sstables: [("/d/nb-1-big-Data.db".to_owned(), sstable.clone())].into(),
+        ..IndexReport::default()
+    };
+    let all = [index("built", true, 0), index("building", false, 1), index("stray", true, 1)];
+    let view = table("sai_column_indexes");
+    let rows = indexes::column_rows(&all, &view).unwrap();
+    let states: Vec<String> = rows.iter().map(|row| shown(&view, row)).collect();
+    let expected = |is_building, is_queryable| {
+        format!(
+            "analyzer='NoOpAnalyzer' column_name='v' is_building={is_building} \
+             is_queryable={is_queryable} is_string=true table_name='t'"
+        )
+    };
+    assert_eq!(states, [expected(false, true), expected(true, false), expected(true, true)]);
+    assert_eq!(rows[0].key, b"ks");
+
+    let view = table("sai_sstable_indexes");
+    let rows = indexes::sstable_rows(&all[..1], &view).unwrap();
+    assert_eq!(
+        shown(&view, &rows[0]),
+        "cell_count=12 column_name='v' end_token='-32' format_version='hl1' max_row_id=14 \
+         min_row_id=0 per_column_disk_size=505 per_table_disk_size=733 start_token='-40' \
+         table_name='t'"
+    );
+    let view = table("sai_sstable_index_segments");
+    let rows = indexes::segment_rows(&all[..1], &view).unwrap();
+    assert_eq!(
+        shown(&view, &rows[0]),
+        "cell_count=12 column_name='v' component_metadata={'ROWS': {'Length': '733', 'num_rows': \
+         '15'}, 'TERMS': {'Length': '505', 'num_terms': '3', 'num_values': '12'}} \
+         end_token='-32' max_sstable_row_id=14 max_term='c' min_sstable_row_id=0 min_term='a' \
+         start_token='-40' table_name='t'"
+    );
+    let schema = cql_plan::system::system_schema();
+    let info = schema.table("system", "IndexInfo").unwrap();
+    let built = indexes::built_rows(&all, info).unwrap();
+    let names: Vec<&[u8]> = built
+        .iter()
+        .map(|row| data::clustering::components(&row.clustering).next().flatten().unwrap())
+        .collect();
+    assert_eq!(names, [b"built".as_slice(), b"stray"], "an index whose build runs is not listed");
 }

@@ -25,6 +25,7 @@ use schema::{
 use types::name::quote_identifier;
 
 use self::class::IndexClass;
+pub(crate) use self::sai::may_index;
 use super::{DdlContext, DdlOutcome, On, absent, check_not_replicated_system, find_keyspace};
 use crate::error::PlanError;
 use crate::java_hash;

@@ -16,6 +16,7 @@ mod names;
 mod table;
 mod udt;
 
+pub(crate) use index::may_index;
 pub use index::{INDEXES_AVAILABLE, IndexSettings};
 pub use table::definition as table_definition;
 

@@ -22,6 +22,7 @@ mod lists;
 mod named;
 mod operations;
 mod rows;
+mod term_sizes;
 mod write;
 
 use std::sync::Arc;

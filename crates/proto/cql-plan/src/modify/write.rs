@@ -17,7 +17,7 @@ use super::clause::ClusteringPlan;
 use super::keys::Bounds;
 use super::lists::{FoundLists, RowLists};
 use super::rows::{RowHeader, before, write_row};
-use super::{ModifyKind, ModifyPlan, compact};
+use super::{ModifyKind, ModifyPlan, compact, term_sizes};
 use crate::error::PlanError;
 use crate::expansion::WriteSize;
 use crate::functions::json::{JsonColumn, columns_of};
@@ -210,7 +210,9 @@ impl ModifyPlan {
         values: &[BoundValue<'_>],
         options: &ExecuteOptions<'_>,
     ) -> Result<(), PlanError> {
-        let Some(watch) = options.watch.filter(|watch| watch.rails().limits_values()) else {
+        let Some(watch) = options.watch.filter(|watch| {
+            watch.rails().limits_values() || term_sizes::are_limited(self.table(), watch)
+        }) else {
             return Ok(());
         };
         let mut scratch = options.uuids.take_scratch();
@@ -250,9 +252,17 @@ impl ModifyPlan {
         lists: &FoundLists,
         scratch: &mut Vec<u8>,
     ) -> Result<SmallVec<[Update; 1]>, PlanError> {
-        self.with_document(values, env, |values| {
+        let updates = self.with_document(values, env, |values| {
             self.collect_values(values, stamp, env, lists, scratch)
-        })
+        })?;
+        if let Some(watch) = env.watch
+            && term_sizes::are_limited(self.table(), watch)
+        {
+            for update in &updates {
+                term_sizes::check(self.table(), update, scratch, watch)?;
+            }
+        }
+        Ok(updates)
     }
 
     /// Runs with the values; for INSERT JSON those of the document are appended.

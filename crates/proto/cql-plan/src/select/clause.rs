@@ -9,6 +9,7 @@
 use schema::Table;
 
 use super::index::IndexPlan;
+use super::index::advice::advised_index;
 use super::index::filters::as_indexed;
 use super::index::support::{has_supporting_index, need_filtering};
 use super::relations::{NEEDS_FILTERING, WhereContext};
@@ -80,6 +81,10 @@ impl Clause<'_> {
             true => self.index_plan(filters_partition_key, &clustering_filtered),
             false => None,
         };
+        let advised_index = match needs_filtering && self.context.allow_filtering {
+            true => self.advised_index(filters_partition_key, &clustering_filtered),
+            false => None,
+        };
         let intersects = needs_filtering && Restrictions::filters_outside_key(&self.other) > 1;
         let other = match uses_index {
             true => as_indexed(self.table, self.other),
@@ -99,6 +104,7 @@ impl Clause<'_> {
             intersects,
             uses_index,
             index_plan: index_plan.map(Box::new),
+            advised_index: advised_index.map(String::into_boxed_str),
         })
     }
 
@@ -202,15 +208,32 @@ impl Clause<'_> {
         }
     }
 
+    /// Restrictions that filter.
+    fn filters(
+        &self,
+        filters_partition_key: bool,
+        clustering_filtered: &[bool],
+    ) -> impl Iterator<Item = &Restriction> {
+        let partition = if filters_partition_key { self.partition.as_slice() } else { &[] };
+        let clustering = self.clustering.iter().zip(clustering_filtered);
+        let clustering = clustering.filter(|(_, filtered)| **filtered).map(|(r, _)| r);
+        partition.iter().chain(clustering).chain(&self.other)
+    }
+
     fn index_plan(
         &self,
         filters_partition_key: bool,
         clustering_filtered: &[bool],
     ) -> Option<IndexPlan> {
-        let partition = if filters_partition_key { self.partition.as_slice() } else { &[] };
-        let clustering = self.clustering.iter().zip(clustering_filtered);
-        let clustering = clustering.filter(|(_, filtered)| **filtered).map(|(r, _)| r);
-        let filters = partition.iter().chain(clustering).chain(&self.other);
+        let filters = self.filters(filters_partition_key, clustering_filtered);
         IndexPlan::of_filters(self.table, filters)
+    }
+
+    fn advised_index(
+        &self,
+        filters_partition_key: bool,
+        clustering_filtered: &[bool],
+    ) -> Option<String> {
+        advised_index(self.table, self.filters(filters_partition_key, clustering_filtered))
     }
 }

@@ -302,6 +302,11 @@ impl SelectPlan {
         self.results.warning
     }
 
+    /// Returns the statement that creates an index for a filter of ALLOW FILTERING that none answers.
+    pub fn advised_index(&self) -> Option<&str> {
+        self.restrictions.advised_index.as_deref()
+    }
+
     /// ALLOW FILTERING is written.
     pub fn allows_filtering(&self) -> bool {
         self.allows_filtering

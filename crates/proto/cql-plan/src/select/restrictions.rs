@@ -164,6 +164,8 @@ pub(crate) struct Restrictions {
     pub(crate) uses_index: bool,
     /// The filters that indexes answer.
     pub(super) index_plan: Option<Box<IndexPlan>>,
+    /// Statement that creates an index for a filter that none answers.
+    pub(super) advised_index: Option<Box<str>>,
 }
 
 impl Restrictions {

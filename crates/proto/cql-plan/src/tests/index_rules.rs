@@ -193,7 +193,7 @@ fn answer(schema: &Arc<Schema>, text: &str) -> String {
     }
 }
 
-fn options_with(uuids: &UuidSource) -> ExecuteOptions<'_> {
+pub(super) fn options_with(uuids: &UuidSource) -> ExecuteOptions<'_> {
     ExecuteOptions {
         now: NOW,
         clock: NOW,

@@ -5,6 +5,7 @@
 //! or `[a, b]` for a list. One that begins with `page:` has the rows of a page.
 
 mod describe;
+mod index_advice;
 mod index_rules;
 
 use std::sync::Arc;

@@ -113,6 +113,8 @@ pub(super) struct Searching<'r> {
     keys: Vec<Option<RowKeys>>,
     walks: Vec<Walk>,
     stats: ReadStats,
+    /// SSTables among the sources, once for each predicate.
+    files_searched: u64,
 }
 
 /// See [`Reader::search_index`].
@@ -123,6 +125,7 @@ pub(super) async fn search_view(
     let mut searching = Searching::begin(reader, search).await?;
     let _running = reader.env.stages.read.run();
     reader.index_reads.searches.inc();
+    let began = reader.env.rt.now();
     loop {
         let matches = match search.matching {
             Matching::EstimateOnly => searching.estimate().await,
@@ -130,7 +133,10 @@ pub(super) async fn search_view(
         };
         match matches {
             Ok(matches) => {
-                reader.index_reads.candidates.add(matches.keys() as u64);
+                let keys = matches.keys() as u64;
+                reader.index_reads.candidates.add(keys);
+                let took = reader.env.rt.now().since(began);
+                searching.table.counters.note_search(took, searching.files_searched, keys);
                 return Ok(matches);
             }
             Err(Stopped::Failed(error)) => return Err(error),
@@ -158,7 +164,19 @@ impl<'r> Searching<'r> {
         let (shape, view) = (version.shape.clone(), table.view());
         let keys = view.files.iter().map(|_| None).collect();
         let (range, walks, stats) = (range_of(search), Vec::new(), ReadStats::default());
-        Ok(Searching { reader, search, table, shape, indexes, view, range, keys, walks, stats })
+        Ok(Searching {
+            reader,
+            search,
+            table,
+            shape,
+            indexes,
+            view,
+            range,
+            keys,
+            walks,
+            stats,
+            files_searched: 0,
+        })
     }
 
     async fn run(&mut self) -> Result<Matches, Stopped> {
@@ -172,6 +190,8 @@ impl<'r> Searching<'r> {
         for number in used {
             predicates.push(self.predicate(number).await?);
         }
+        let files = self.view.files.iter().filter(|file| self.may_have(file)).count();
+        self.files_searched = (files * predicates.len()) as u64;
         if predicates.is_empty() {
             return Err(StoreError::Invalid("a search without a predicate".to_owned()).into());
         }

@@ -71,6 +71,61 @@ fn a_new_index_is_built_file_by_file_and_then_counts_as_built() {
 }
 
 #[test]
+fn a_rebuild_writes_every_file_once_and_the_index_stays_usable() {
+    run(8_160, |rt| async move {
+        let store = open_with(&rt, &[]).await;
+        write_files(&rt, &store, 3).await;
+        assert_eq!(store.compactor().rebuild_indexes(TABLE).await.unwrap(), 0, "no index");
+        let built = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let seen = built.clone();
+        store.compactor().on_index_built(move |built| seen.borrow_mut().push(built));
+        store.set_schema(indexed_schema(&ALL));
+        let facts = store.index_stats(TABLE);
+        assert_eq!(facts.len(), ALL.len());
+        for index in &facts {
+            assert_eq!(index.state, IndexState::Building { done: 0, total: 3 });
+            assert!(index.files.is_empty() && index.files_without == 3);
+        }
+        wait_built(&rt, &store).await;
+        for index in store.index_stats(TABLE) {
+            assert_eq!((index.state, index.files_without), (IndexState::Built, 0));
+            assert_eq!(index.files.len(), 3);
+            for file in &index.files {
+                assert!(file.path.ends_with("-Data.db") && file.rows > 0 && file.rows_bytes > 64);
+                assert!(file.bytes > 64 && file.terms <= file.entries);
+                assert!(file.bounds.0 <= file.bounds.1 && file.tokens.0 <= file.tokens.1);
+            }
+        }
+        // Time for the report.
+        rt.sleep(Duration::from_secs(3)).await;
+        let mut names: Vec<String> = built.borrow().iter().map(|b| b.index.clone()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ALL.map(|number| format!("i{number}")), "each is reported once");
+        assert!(built.borrow().iter().all(|b| b.rows > 0 && b.table == "t"), "{built:?}");
+
+        let generations = |store: &Store| {
+            let view = store.rooms.tables.table(TABLE).unwrap().view();
+            view.files.iter().map(|file| file.generation).collect::<Vec<_>>()
+        };
+        let (rows, before) = (read_all(&store).await, generations(&store));
+        let kinds = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let (seen, watched) = (kinds.clone(), store.clone());
+        store.compactor().on_compacted(move |record| {
+            assert_eq!(state(&watched, 3), Some(IndexState::Built));
+            seen.borrow_mut().push(record.kind);
+        });
+        assert_eq!(store.compactor().rebuild_indexes(TABLE).await.unwrap(), 3);
+        assert_eq!(*kinds.borrow(), ["Secondary index build"; 3]);
+        assert!(generations(&store).iter().all(|now| !before.contains(now)));
+        check_files(&store).await;
+        assert_eq!(read_all(&store).await, rows);
+        let unknown = store.compactor().rebuild_indexes(stdx::TableId(Uuid::nil())).await;
+        assert!(matches!(unknown, Err(crate::StoreError::UnknownTable(_))));
+        store.stop().await;
+    });
+}
+
+#[test]
 fn an_index_of_a_table_without_files_is_built_at_once() {
     run(8_110, |rt| async move {
         let store = open_with(&rt, &[]).await;

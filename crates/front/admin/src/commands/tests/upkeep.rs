@@ -103,3 +103,19 @@ fn partitions_and_tables_that_cannot_be_are_refused_in_cassandras_words() {
     };
     check(thresholds, Err("ColumnFamilyStore for ks/nosuch not found."));
 }
+
+#[test]
+fn indexes_are_rebuilt_if_all_of_them_exist() {
+    let rebuild = |table: &str, indexes: &[&str]| CompactionCommand::RebuildIndexes {
+        keyspace: "ks".to_owned(),
+        table: table.to_owned(),
+        indexes: indexes.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let expected = CompactionAction::RebuildIndexes { table: id("tt") };
+    check(rebuild("tt", &["tt_k1"]), Ok(expected));
+    check(
+        rebuild("tt", &["a", "tt_k1", "b"]),
+        Err("No defined indexes with the supplied names: a,b"),
+    );
+    check(rebuild("nosuch", &["a"]), Err("Unknown keyspace/cf pair (ks.nosuch)"));
+}

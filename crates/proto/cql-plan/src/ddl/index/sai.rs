@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use schema::{Column, ColumnKind, INDEX_TARGET, IndexRules, TargetPart};
+use schema::{
+    Column, ColumnKind, INDEX_TARGET, IndexKind, IndexRules, IndexTarget, Table, TargetPart,
+};
 use types::CqlType;
 use types::marshal::composite_marshal_name;
 
@@ -193,6 +195,19 @@ fn check_type(column: &Column, part: TargetPart) -> Result<(), PlanError> {
         None => Ok(()),
         Some(ty) => Err(PlanError::invalid(format!("Unsupported type: {}", ty.to_cql_name()))),
     }
+}
+
+/// Returns true if an index of that target, other than of vectors, can be created.
+pub(crate) fn may_index(table: &Table, target: &IndexTarget) -> bool {
+    let Some(column) = table.column(&target.column) else { return false };
+    let is_of_vectors = term_type(column, target.part).is_some_and(is_vector);
+    let mut indexes = table.indexes.iter();
+    let exists = indexes.any(|other| other.rules == IndexRules::Sai && other.target == *target);
+    !is_of_vectors
+        && !exists
+        && !table.is_counter()
+        && super::target::check(target, table, IndexKind::Custom).is_ok()
+        && check_type(column, target.part).is_ok()
 }
 
 fn is_supported(ty: &CqlType) -> bool {

@@ -9,6 +9,7 @@
 //!
 //! Source: `StatementRestrictions`, `IndexRestrictions`, `RowFilter`.
 
+pub(crate) mod advice;
 pub(crate) mod expression;
 pub(crate) mod filters;
 pub(crate) mod like;

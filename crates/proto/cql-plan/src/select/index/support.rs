@@ -26,7 +26,7 @@ pub(crate) enum IndexOperator {
 }
 
 /// Returns true if a storage-attached index of such values answers ranges.
-fn has_ranges(ty: &CqlType) -> bool {
+pub(super) fn has_ranges(ty: &CqlType) -> bool {
     match ty {
         CqlType::Ascii | CqlType::Text | CqlType::Boolean | CqlType::Uuid => false,
         // Frozen values are compared as a whole.
