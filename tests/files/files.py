@@ -1,4 +1,4 @@
-"""See README.md. `files.py DIR [PART]...`: the parts 1 to 7; all when none is named."""
+"""See README.md. `files.py DIR [PART]...`: the parts 1 to 9; all when none is named."""
 
 import difflib
 import json
@@ -14,8 +14,11 @@ from pathlib import Path
 from cassandra.query import SimpleStatement
 
 import workload
+from indexed import indexed
+from names import names
 from servers import ADDRESS, CLUSTER_NAME, Cassandra, CassandraFiles, Helenus, copy, sstable_tool, sstables
-from turns import turns, without
+from turns import turns
+from without import without
 
 
 class Report:
@@ -583,7 +586,7 @@ def formats(report, work):
         report.check(f"back, {version}: all files are upgraded", ", ".join(wrong))
 
 
-PARTS = {1: tools, 2: there, 3: back, 4: formats, 5: late, 6: turns, 7: without}
+PARTS = {1: tools, 2: there, 3: back, 4: formats, 5: late, 6: turns, 7: without, 8: names, 9: indexed}
 
 
 def main():

@@ -12,7 +12,9 @@ from pathlib import Path
 from cassandra.cluster import Cluster, ExecutionProfile, EXEC_PROFILE_DEFAULT, NoHostAvailable
 from cassandra.policies import WhiteListRoundRobinPolicy
 
-ADDRESS = "127.0.0.1"
+ADDRESS = os.environ.get("FILES_ADDRESS", "127.0.0.1")
+# Cassandra listens for nodetool on this one, whatever its other addresses are.
+JMX_ADDRESS = "127.0.0.1"
 CLUSTER_NAME = "files"
 
 EXPORTS = """java.base/jdk.internal.misc java.management.rmi/com.sun.jmx.remote.internal.rmi
@@ -295,7 +297,7 @@ class Cassandra(Process):
 
     def nodetool(self, *arguments):
         out, status, errors = self.files.tool(
-            "NodeTool", "-h", ADDRESS, "-p", str(self.files.JMX_PORT), *arguments
+            "NodeTool", "-h", JMX_ADDRESS, "-p", str(self.files.JMX_PORT), *arguments
         )
         if status != 0:
             raise RuntimeError(f"nodetool {arguments}: {out}{errors}")

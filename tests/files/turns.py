@@ -1,7 +1,6 @@
 """One directory that both programs own in turns: the roles and the schema of the last owner count."""
 
 import shutil
-import time
 
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import NoHostAvailable
@@ -147,94 +146,3 @@ def turns(report, work):
         owner.check(session, "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = 'other'", [])
         server.drain()
         owner.end()
-
-
-# Java's functions need a setting in Cassandra; views and SASI too.
-CASSANDRA_MORE = """\
-user_defined_functions_enabled: true
-materialized_views_enabled: true
-"""
-
-
-def without(report, work):
-    """A directory with functions, views and indexes is refused, and taken over without them on request."""
-    home = work / "without"
-    shutil.rmtree(home, ignore_errors=True)
-    made = [
-        f"CREATE KEYSPACE ks WITH replication = {SIMPLE}",
-        "CREATE TABLE ks.t (k int, c int, v text, m map<text, text>, PRIMARY KEY (k, c))",
-        "CREATE INDEX by_v ON ks.t (v)",
-        "CREATE INDEX by_m ON ks.t (entries(m)) USING 'sai'",
-        "CREATE MATERIALIZED VIEW ks.by_c AS SELECT k, c, v FROM ks.t WHERE c IS NOT NULL AND k IS NOT NULL "
-        "PRIMARY KEY (c, k) WITH CLUSTERING ORDER BY (k DESC)",
-        "CREATE FUNCTION ks.twice(x int) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE java AS $$return x * 2;$$",
-        "CREATE FUNCTION ks.plus(a int, b int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS 'return a + b;'",
-        "CREATE AGGREGATE ks.total(int) SFUNC plus STYPE int FINALFUNC twice INITCOND 0",
-    ]
-    rows = [(1, c, f"v{c}", {"a": str(c)}) for c in range(5)]
-    with Cassandra(home, settings=CASSANDRA_MORE) as server:
-        cluster, session = server.connect()
-        for statement in made:
-            session.execute(statement)
-        for k, c, v, m in rows:
-            session.execute("INSERT INTO ks.t (k, c, v, m) VALUES (%s, %s, %s, %s)", (k, c, v, m))
-        server.drain()
-        cluster.shutdown()
-        server.stop()
-    names = ["materialized view ks.by_c", "index ks.t.by_m", "index ks.t.by_v", "function ks.plus",
-             "function ks.twice", "aggregate ks.total", "--without views,indexes,functions"]
-    with Helenus(home) as server:
-        status = server.process.wait(60)
-        text = server.log.read_text()
-    lacking = [name for name in names if name not in text]
-    report.check("without: refused with all names", "" if status == 3 and not lacking else f"{status} {lacking}\n{text}")
-    left = home / "data/left-out.cql"
-    report.check("without: nothing was changed", "the file is there" if left.exists() else "")
-    with Helenus(home, settings=["--without", "functions,views,indexes"]) as server:
-        cluster, session = server.connect()
-        found = sorted((r.k, r.c, r.v, dict(r.m)) for r in session.execute("SELECT * FROM ks.t"))
-        report.check("without: all rows", "" if found == rows else str(found))
-        session.execute("INSERT INTO ks.t (k, c, v, m) VALUES (1, 5, 'v5', {'a': '5'})")
-        session.execute("DELETE FROM ks.t WHERE k = 1 AND c = 0")
-        server.nodetool("compact", "ks")
-        cluster.shutdown()
-        server.stop()
-    with Helenus(home) as server:
-        cluster, session = server.connect()
-        count = session.execute("SELECT count(*) FROM ks.t").one()[0]
-        report.check("without: the next start needs no option", "" if count == 5 else str(count))
-        cluster.shutdown()
-        server.stop()
-    with Cassandra(home, settings=CASSANDRA_MORE) as server:
-        cluster, session = server.connect()
-        for kind in ("views", "indexes", "functions", "aggregates"):
-            found = list(session.execute(f"SELECT * FROM system_schema.{kind} WHERE keyspace_name = 'ks'"))
-            report.check(f"without: Cassandra has no {kind}", str(found) if found else "")
-        lines = [line for line in left.read_text().splitlines() if not line.startswith("--")]
-        for kind in ("CREATE FUNCTION", "CREATE AGGREGATE", "CREATE"):
-            for statement in [s.strip() for s in "\n".join(lines).split(";\n")]:
-                is_function = statement.startswith(("CREATE FUNCTION", "CREATE AGGREGATE"))
-                if statement and (statement.startswith(kind) if kind != "CREATE" else not is_function):
-                    session.execute(statement.rstrip(";"))
-        found = session.execute("SELECT ks.total(c) AS n FROM ks.t WHERE k = 1").one().n
-        report.check("without: functions are made again", "" if found == 30 else str(found))
-        # A view is built in the background.
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            built = list(session.execute("SELECT status FROM system_distributed.view_build_status"))
-            if built and all(row.status == "SUCCESS" for row in built):
-                break
-            time.sleep(0.5)
-        server.nodetool("drain")
-        cluster.shutdown()
-        server.stop()
-    with Cassandra(home, settings=CASSANDRA_MORE) as server:
-        cluster, session = server.connect()
-        for query in ["SELECT c FROM ks.by_c WHERE c = 5", "SELECT c FROM ks.t WHERE v = 'v5'",
-                      "SELECT c FROM ks.t WHERE m['a'] = '5'"]:
-            found = [row.c for row in session.execute(query)]
-            report.check(f"without: {query}", "" if found == [5] else str(found))
-        gone = list(session.execute("SELECT c FROM ks.by_c WHERE c = 0"))
-        report.check("without: a deleted row is not in the view", str(gone) if gone else "")
-        cluster.shutdown()
-        server.stop()

@@ -31,6 +31,7 @@ mod encryption;
 mod expiry;
 mod file_keys;
 mod first_role;
+mod index_files;
 mod live_settings;
 mod loading;
 mod log_lines;

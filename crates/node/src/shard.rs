@@ -43,8 +43,8 @@ use crate::meshes::Meshes;
 use crate::policy::Policy;
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, audit, bug_log, commit_log, counter_id,
-    default_password, dropped, expiry, first_role, log_lines, open, parts, query_log, remedies,
-    replay_report, serving,
+    default_password, dropped, expiry, first_role, index_files, log_lines, open, parts, query_log,
+    remedies, replay_report, serving,
 };
 
 /// A starting shard of a node.
@@ -312,6 +312,9 @@ impl Shard {
     async fn live(&self, parts: &Parts, served: Option<&Served>, held: &Held) {
         let (rt, outcome) = (&self.rt, &self.outcome);
         // Nothing can refuse the start from here on.
+        let (schema, map) =
+            (parts.membership.snapshot().schema.clone(), parts.coordinator.shard_map());
+        index_files::remove(rt, &parts.options, &schema, map, &parts.store).await;
         if let Some(log) = &held.log_at_start {
             let carried_out = CarriedOut::new(rt, &parts.options.workdir);
             dropped::finish(log, &parts.membership, &parts.store, &carried_out).await;

@@ -576,7 +576,7 @@ settings! {
     }
     "Storage" {
         /// Definitions that a takeover of a Cassandra directory omits: `functions` (aggregates
-        /// too), `views`, `indexes`, `triggers`. They are kept in `left-out.cql` in the first data
+        /// too), `views`, `indexes` (the supported ones too), `triggers`. They are kept in `left-out.cql` in the first data
         /// directory. On the command line also `--without`. Not one of Cassandra's settings.
         supported cold takeover_without: Vec<String> = Vec::new();
         /// Memory of the memtables of all shards. Unset: 40 % of `memory`.

@@ -9,6 +9,7 @@ use stdx::{ColumnId, TableId, TimestampMicros, Uuid};
 use types::{CqlType, CustomType, UdtType};
 
 use crate::change::SchemaChange;
+use crate::column_order::{are_sorted, kind_key, sort_columns};
 use crate::functions::{UserAggregate, UserFunction};
 use crate::index::{IndexKind, IndexMetadata, IndexRules, IndexTarget, TargetPart};
 use crate::model::{
@@ -428,8 +429,8 @@ pub fn table(out: &mut Vec<u8>, t: &Table) {
         t.name
     );
     stdx::debug_invariant!(
-        t.columns.iter().map(sort_key).is_sorted(),
-        "INV-schema-2: columns of {}.{} out of order, its reader would refuse them",
+        are_sorted(&t.columns),
+        "INV-schema-2: columns of {}.{} out of order",
         t.keyspace,
         t.name
     );
@@ -460,7 +461,9 @@ pub fn table(out: &mut Vec<u8>, t: &Table) {
             },
     );
     out.put_vint_unsigned(t.columns.len() as u64);
-    for c in &t.columns {
+    let mut columns: Vec<&Column> = t.columns.iter().collect();
+    columns.sort_by(|a, b| stored_key(a).cmp(&stored_key(b)));
+    for c in columns {
         column(out, c, t.mask_of(c));
     }
     options(out, &t.options);
@@ -524,9 +527,10 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
     let partition_key_count = count(|k| matches!(k, ColumnKind::PartitionKey(_)));
     let clustering_count = count(|k| matches!(k, ColumnKind::Clustering { .. }));
     let static_count = count(|k| matches!(k, ColumnKind::Static));
-    if !columns.iter().map(sort_key).is_sorted() {
+    if !columns.iter().map(stored_key).is_sorted() {
         return Err(r.invalid(0));
     }
+    sort_columns(&mut columns);
     let table = Table {
         id,
         keyspace,
@@ -550,14 +554,12 @@ pub fn read_table(r: &mut Reader<'_>) -> Result<Table, DecodeError> {
     Ok(table)
 }
 
-/// The order of INV-schema-2.
-pub fn sort_key(c: &Column) -> (u8, u16, &str) {
-    match c.kind {
-        ColumnKind::PartitionKey(position) => (0, position, ""),
-        ColumnKind::Clustering { position, .. } => (1, position, ""),
-        ColumnKind::Static => (2, 0, &c.name),
-        ColumnKind::Regular => (3, 0, &c.name),
-    }
+/// The order in which columns are encoded: by kind, then by position or the bytes of the name. It is not that of INV-schema-2, so
+/// that logs and nodes of builds in which both were the same agree with this one.
+fn stored_key(c: &Column) -> (u8, u16, &str) {
+    let (class, position) = kind_key(c.kind);
+    let is_key = matches!(c.kind, ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. });
+    (class, position, if is_key { "" } else { &c.name })
 }
 
 fn type_list(out: &mut Vec<u8>, types: &[CqlType]) {

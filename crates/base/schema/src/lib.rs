@@ -7,7 +7,7 @@
 //! Invariants: INV-schema-1: a column id is unique in its table for ever, dropped columns included; a column added
 //! again under its name may get its id back.
 //! INV-schema-2: `Table::columns` is ordered: partition key by position, clustering by position,
-//! statics by name, regulars by name (names compared as bytes, as Cassandra orders them).
+//! statics by name, regulars by name, in Cassandra's order of names ([`column_order`]).
 //! INV-schema-4: `Table::masks` has entries of columns of the table only, each a masking function
 //! whose result has the column's type. A table without masks is encoded as before there were any, and
 //! so is a keyspace without functions, and one of whose tables none is compact. INV-schema-5: functions and aggregates of a keyspace are ordered
@@ -16,6 +16,7 @@
 //! columns of the table only. A table without indexes is encoded as before there were any.
 
 pub mod change;
+pub mod column_order;
 mod digest;
 pub mod encode;
 pub mod functions;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stdx::{ColumnId, FixedMap, TableId, TimestampMicros, Uuid};
 use types::{CqlType, UdtType};
 
-use crate::encode::sort_key;
+use crate::column_order::sort_columns;
 use crate::functions::{UserAggregate, UserFunction};
 use crate::index::IndexMetadata;
 
@@ -231,7 +231,7 @@ impl Table {
         let statics = kept.iter().filter(|c| c.kind == ColumnKind::Static).count();
         table.static_count = table.static_count.saturating_add(statics);
         table.columns.extend(kept);
-        table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+        sort_columns(&mut table.columns);
         Some(table)
     }
 

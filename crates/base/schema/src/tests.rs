@@ -403,3 +403,33 @@ fn a_changed_user_type_reaches_the_functions_that_use_it() {
     let function = &schema.keyspace("ks").unwrap().functions[0];
     assert_eq!(function.args[1], CqlType::Udt(Arc::new(changed)));
 }
+
+#[test]
+fn columns_are_encoded_by_the_bytes_of_their_names_and_decoded_in_cassandras_order() {
+    let mut table = table(1);
+    let regular = |id, name| column(id, name, ColumnKind::Regular, CqlType::Int);
+    table.columns.extend([regular(6, "é"), regular(7, "Z")]);
+    table.next_column_id = 8;
+    let names = |table: &Table| -> Vec<String> {
+        table.regulars().iter().map(|c| c.name.to_string()).collect()
+    };
+    crate::column_order::sort_columns(&mut table.columns);
+    assert_eq!(names(&table), ["é", "Z", "a", "m"]);
+    let mut bytes = Vec::new();
+    encode::table(&mut bytes, &table);
+    let at = |name: &str| {
+        let mut text = vec![name.len() as u8];
+        text.extend_from_slice(name.as_bytes());
+        bytes.windows(text.len()).position(|window| window == text).unwrap()
+    };
+    let places = [at("Z"), at("a"), at("m"), at("é")];
+    assert!(places.is_sorted(), "{places:?}: builds before this order read such tables too");
+    assert_eq!(encode::read_table(&mut Reader::new(&bytes, "table")), Ok(table));
+
+    // Any other order is none that was ever written.
+    let (z, e) = (at("Z"), at("é"));
+    for (at, byte) in [(z + 1, b'n'), (e + 1, b'A'), (e + 2, b'B')] {
+        bytes[at] = byte;
+    }
+    assert!(encode::read_table(&mut Reader::new(&bytes, "table")).is_err());
+}

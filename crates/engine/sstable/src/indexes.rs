@@ -42,7 +42,10 @@ impl IndexComponent {
     pub fn name(self) -> AttachedName {
         let parsed = match self {
             IndexComponent::Rows => AttachedName::parse(ROWS),
-            IndexComponent::Terms(id) => AttachedName::parse(&format!("{PREFIX}{id}{SUFFIX}")),
+            IndexComponent::Terms(id) => {
+                // Without dashes: a Cassandra does not start on a directory with a name of more than four parts.
+                AttachedName::parse(&format!("{PREFIX}{}{SUFFIX}", id.simple()))
+            }
         };
         match parsed {
             Some(name) => name,
@@ -227,4 +230,28 @@ async fn read_exact(file: &ComponentFile, path: &str, offset: u64, length: usize
     }
     buf.resize(length);
     Ok(Bytes::copy_from_slice(buf.as_slice()))
+}
+
+#[cfg(test)]
+mod tests {
+    use sst_format::{Descriptor, Version};
+    use stdx::Generation;
+
+    use super::*;
+
+    #[test]
+    fn names_have_the_four_parts_that_a_cassandra_expects_of_every_file() {
+        let id = Uuid::from_u128(0x1f43_8b75_3810_311c_a63e_173f_fefa_3be2);
+        let set = Descriptor::new(Version::Nb, Generation(12));
+        for component in [IndexComponent::Rows, IndexComponent::Terms(id)] {
+            let name = component.name();
+            assert_eq!(IndexComponent::of_name(name), Some(component));
+            let file = set.file_name(Component::Attached(name));
+            assert_eq!(file.split('-').count(), 4, "{file}");
+        }
+        let name = IndexComponent::Terms(id).name();
+        assert_eq!(name.as_str(), "Index+1f438b753810311ca63e173ffefa3be2.db");
+        let other = AttachedName::parse("Index+1f438b75-3810-311c-a63e-173ffefa3be2.db").unwrap();
+        assert_eq!(IndexComponent::of_name(other), None, "an index has one name only");
+    }
 }

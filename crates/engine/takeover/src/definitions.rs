@@ -70,7 +70,7 @@ pub(super) fn changes(
     // Without indexes a row that cannot be read is reported after what is not supported.
     let has_indexes = !rows.indexes.is_empty() && choice.indexes.available;
     let tables = if has_indexes { tables(base, rows).unwrap_or_default() } else { Vec::new() };
-    let indexes = TakenIndexes::of_rows(base, &tables, &rows.indexes, &choice.indexes)?;
+    let indexes = TakenIndexes::of_rows(base, &tables, &rows.indexes, choice)?;
     let mut kinds = Vec::new();
     let unsupported = unsupported(base, rows, choice, &indexes, &mut kinds)?;
     if !unsupported.is_empty() {
@@ -348,7 +348,7 @@ fn table(
     for row in in_keyspace(&rows.columns, keyspace).filter(of_table) {
         columns.push(column(row, keyspace, types)?);
     }
-    columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    schema::column_order::sort_columns(&mut columns);
     let mut next = number_columns(&mut columns).ok_or_else(|| row.wrong("columns", "too many"))?;
     let mut dropped = BTreeMap::new();
     for row in in_keyspace(&rows.dropped_columns, keyspace).filter(of_table) {
@@ -364,10 +364,10 @@ fn table(
         let column = column.ok_or_else(|| row.wrong("column_name", "no such column"))?;
         masks.insert(column.id, mask(row, column, keyspace, types)?);
     }
-    let count = |class: u8| columns.iter().filter(|c| sort_key(c).0 == class).count();
+    let count = |class: u8| columns.iter().filter(|c| class_of(c).0 == class).count();
     let (partition_key_count, clustering_count, static_count) = (count(0), count(1), count(2));
     let in_order = |class: u8| {
-        columns.iter().filter(|c| sort_key(c).0 == class).zip(0..).all(|(c, n)| sort_key(c).1 == n)
+        columns.iter().filter(|c| class_of(c).0 == class).zip(0..).all(|(c, n)| class_of(c).1 == n)
     };
     if partition_key_count == 0 || !in_order(0) || !in_order(1) {
         return Err(row.wrong("columns", "the primary key is not complete"));
@@ -428,13 +428,13 @@ fn mask(
     Ok(mask)
 }
 
-/// Order of columns in a table: INV-schema-2.
-fn sort_key(column: &Column) -> (u8, u16, &str) {
+/// Class of a column and its position in the key.
+fn class_of(column: &Column) -> (u8, u16) {
     match column.kind {
-        ColumnKind::PartitionKey(position) => (0, position, ""),
-        ColumnKind::Clustering { position, .. } => (1, position, ""),
-        ColumnKind::Static => (2, 0, &column.name),
-        ColumnKind::Regular => (3, 0, &column.name),
+        ColumnKind::PartitionKey(position) => (0, position),
+        ColumnKind::Clustering { position, .. } => (1, position),
+        ColumnKind::Static => (2, 0),
+        ColumnKind::Regular => (3, 0),
     }
 }
 
@@ -442,11 +442,7 @@ fn sort_key(column: &Column) -> (u8, u16, &str) {
 /// there are too many.
 fn number_columns(columns: &mut [Column]) -> Option<u16> {
     let mut in_file_order: Vec<&mut Column> = columns.iter_mut().collect();
-    in_file_order.sort_by_key(|c| match c.kind {
-        ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. } => (0, false),
-        ColumnKind::Static => (1, c.is_complex()),
-        ColumnKind::Regular => (2, c.is_complex()),
-    });
+    in_file_order.sort_by(|a, b| schema::column_order::compare_all_in_file(a, b));
     let mut next = 0_u16;
     for column in in_file_order {
         column.id = ColumnId(next);

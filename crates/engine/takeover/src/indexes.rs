@@ -10,7 +10,7 @@ use schema::{Schema, SchemaChange};
 use stdx::{Uuid, WallMicros};
 
 use super::TakeoverError;
-use super::left_out;
+use super::left_out::{self, Choice};
 use super::rows::Row;
 
 /// Indexes of a directory that this node can have.
@@ -29,14 +29,16 @@ impl TakenIndexes {
         Ok(self.names.contains(&(row.required_text("keyspace_name")?, name)))
     }
 
-    /// Plans the statements of all rows, in their order, on the schema that `tables` make of `base`.
+    /// Plans the statements of all rows, in their order, on the schema that `tables` make of `base`. Those that
+    /// the operator leaves out are none of them.
     pub(super) fn of_rows(
         base: &Schema,
         tables: &[SchemaChange],
         rows: &[Row],
-        settings: &IndexSettings,
+        choice: &Choice<'_>,
     ) -> Result<TakenIndexes, TakeoverError> {
         let mut taken = TakenIndexes::default();
+        let settings = &choice.indexes;
         if rows.is_empty() || !settings.available {
             return Ok(taken);
         }
@@ -49,7 +51,7 @@ impl TakenIndexes {
         }
         for row in rows {
             let keyspace = row.required_text("keyspace_name")?;
-            if base.keyspace(&keyspace).is_some() {
+            if base.keyspace(&keyspace).is_some() || choice.omits_index(row)? {
                 continue;
             }
             let Some(changes) = planned(&schema, &left_out::index(row)?, settings) else {

@@ -43,7 +43,7 @@ impl Kind {
 pub(super) struct Choice<'a> {
     /// Kinds of the setting `takeover_without`.
     pub(super) without: &'a [String],
-    /// Functions that the metadata log has already are ignored.
+    /// Functions that the metadata log has already are ignored; its indexes are not left out.
     pub(super) known: Option<&'a Schema>,
     /// How indexes are made here.
     pub(super) indexes: IndexSettings,
@@ -53,6 +53,15 @@ pub(super) struct Choice<'a> {
 impl Choice<'_> {
     pub(super) fn allows(&self, kind: Kind) -> bool {
         self.without.iter().any(|name| name == kind.name())
+    }
+
+    /// Returns true if the operator leaves indexes out and this one is not one of the metadata log already.
+    pub(super) fn omits_index(&self, row: &Row) -> Result<bool, TakeoverError> {
+        let keyspace = row.required_text("keyspace_name")?;
+        let name = row.text("index_name")?.unwrap_or_default();
+        let keyspace = self.known.and_then(|schema| schema.keyspace(&keyspace));
+        let is_own = keyspace.is_some_and(|keyspace| keyspace.index(&name).is_some());
+        Ok(self.allows(Kind::Indexes) && !is_own)
     }
 
     /// Returns true if it is a function or aggregate of this node's own.

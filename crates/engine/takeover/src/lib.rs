@@ -2,7 +2,8 @@
 //! wrote (or that lost its metadata log).
 //!
 //! Owns: the node's identity and schema from such a directory, and all checks that refuse one.
-//! Never: writes anything, opens a store, changes a file.
+//! Never: opens a store, changes a file before the takeover is durable in the metadata log. After it
+//! [`StaleIndexFiles`] removes the files of another program's indexes.
 //!
 //! Order: 1. the commit log must hold nothing that is not in SSTables ([`commit_log`]); 2. the
 //! tables of `system` and `system_schema` are read from their SSTables ([`rows`]); 3. their rows
@@ -12,6 +13,7 @@
 mod commit_log;
 mod definitions;
 pub mod fuzz;
+mod index_files;
 mod indexes;
 mod left_out;
 mod newer;
@@ -21,6 +23,7 @@ mod rows;
 mod tests;
 
 pub use commit_log::check as check_commit_log;
+pub use index_files::StaleIndexFiles;
 pub use left_out::LeftOut;
 pub use newer::Adopted;
 

@@ -640,14 +640,34 @@ fn indexes_are_taken_over_where_a_statement_could_make_them() {
     assert_eq!(unsupported(false), ["index ks.t.a", "index ks.t.b", "index ks.t.c"]);
     assert_eq!(unsupported(true), ["index ks.t.c"]);
 
-    let without = ["indexes".to_owned()];
-    let mut choice = Choice { without: &without, indexes: indexes(true), ..Choice::default() };
-    let changes = definitions::changes(&base, &rows, &mut choice).unwrap();
-    assert_eq!(choice.left_out.len(), 1);
-    let schema = changes.iter().fold(base.clone(), |schema, change| schema.apply(change).unwrap());
-    let table = schema.table("ks", "t").unwrap();
-    let names: Vec<&str> = table.indexes.iter().map(|index| &*index.name).collect();
+    // Returns the names of the indexes that are taken over and that are left out, and the schema with the former.
+    let taken = |rows: &SchemaRows, without: &[&str], known: Option<&Schema>| {
+        let without: Vec<String> = without.iter().map(|kind| (*kind).to_owned()).collect();
+        let indexes = indexes(true);
+        let mut choice = Choice { without: &without, known, indexes, left_out: Vec::new() };
+        let changes = definitions::changes(&base, rows, &mut choice).unwrap();
+        let after = changes.iter().fold(base.clone(), |schema, c| schema.apply(c).unwrap());
+        let table = after.table("ks", "t").unwrap();
+        let names: Vec<String> = table.indexes.iter().map(|index| index.name.to_string()).collect();
+        let left_out: Vec<String> = choice.left_out.into_iter().map(|one| one.what).collect();
+        (names, left_out, after)
+    };
+    let (names, left_out, _) = taken(&rows, &["indexes"], None);
+    assert_eq!(names, Vec::<String>::new(), "a request to leave indexes out is for all of them");
+    assert_eq!(left_out, ["index ks.t.a", "index ks.t.b", "index ks.t.c"]);
+    for (name, place) in rows.tables_mut() {
+        if name == "indexes" {
+            place.pop();
+        }
+    }
+    let (names, _, known) = taken(&rows, &[], None);
     assert_eq!(names, ["a", "b"]);
+    let (names, left_out, _) = taken(&rows, &["indexes"], Some(&known));
+    assert_eq!(
+        (names.join(" "), left_out.len()),
+        ("a b".to_owned(), 0),
+        "they are this node's own"
+    );
 }
 
 /// Rewrites the files of a table as Cassandra 3 and ScyllaDB have them: version `me`, and columns

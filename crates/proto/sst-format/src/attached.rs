@@ -41,7 +41,8 @@ pub struct AttachedName {
 
 impl AttachedName {
     /// Checks a name: printable ASCII without blanks and `/`, no `..`, not the name of a component of a fixed
-    /// kind, a mark or a note. `None`: it cannot be one.
+    /// kind, a mark or a note. `None`: it cannot be one. A component of this program has no `-` in its name: a
+    /// Cassandra refuses a directory in which a file name that ends in `.db` does not have exactly four parts.
     pub fn parse(name: &str) -> Option<AttachedName> {
         let is_printable = name.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
         let is_taken = name.starts_with(NOTES) || MARKS.iter().any(|mark| name.ends_with(mark));

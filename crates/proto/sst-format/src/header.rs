@@ -4,6 +4,7 @@
 //! name. Source: `db.SerializationHeader`, `db.rows.EncodingStats`, `db.Columns`.
 
 use codec::{Reader, Writer};
+use schema::column_order::compare_names;
 use schema::{ColumnKind, Table};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 use types::CqlType;
@@ -129,9 +130,11 @@ pub(crate) fn read_type(r: &mut Reader<'_>) -> Result<(CqlType, bool)> {
     types::parse_marshal(name).map_err(|e| marshal_error(name, &e))
 }
 
-/// File order of columns: single-cell before multi-cell, each by the bytes of the name.
+/// File order of columns: single-cell before multi-cell, each in Cassandra's order of names. A Cassandra sorts the columns of a
+/// header in this order before it reads rows, so in a file with another order it takes cells for those of other columns.
 fn file_order(a: &HeaderColumn, b: &HeaderColumn) -> std::cmp::Ordering {
-    (a.ty.is_multi_cell(), a.name.as_bytes()).cmp(&(b.ty.is_multi_cell(), b.name.as_bytes()))
+    let shapes = a.ty.is_multi_cell().cmp(&b.ty.is_multi_cell());
+    shapes.then_with(|| compare_names(&a.name, &b.name))
 }
 
 impl SerializationHeader {
@@ -466,6 +469,24 @@ impl WriteSchema {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_written_in_the_order_in_which_a_cassandra_sorts_them() {
+        let column = |name: &str, ty: CqlType| HeaderColumn { name: name.to_owned(), ty };
+        let set = || CqlType::set(CqlType::Int, false);
+        let mut columns = [
+            column("a", set()),
+            column("a2", CqlType::Int),
+            column("é", set()),
+            column("ß", CqlType::Int),
+            column("Z", CqlType::set(CqlType::Int, true)),
+            column("aé", CqlType::Int),
+            column("", CqlType::Int),
+        ];
+        columns.sort_by(file_order);
+        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["ß", "", "Z", "a2", "aé", "é", "a"]);
+    }
 
     #[test]
     fn a_header_that_names_a_column_twice_is_refused() {

@@ -228,7 +228,7 @@ impl Sorter {
     }
 
     fn component(&self) -> Component {
-        let name = format!("Index+{}.spill", self.id);
+        let name = format!("Index+{}.spill", self.id.simple());
         match AttachedName::parse(&name) {
             Some(name) => Component::Attached(name),
             None => stdx::invariant::broken(format_args!("name of a spill file")),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cql_syntax::ast::{AlterTable, AlterTableChange, ColumnDefinition, Ident};
-use schema::encode::sort_key;
+use schema::column_order::sort_columns;
 use schema::{Column, ColumnKind, DroppedColumn, Keyspace, Table, TableKind};
 use stdx::{ColumnId, TimestampMicros};
 use types::CqlType;
@@ -104,7 +104,7 @@ fn check_options(table: &Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
 
 /// The outcome of ALTER TABLE. IF [NOT] EXISTS may leave everything as it was.
 fn outcome(mut table: Table, before: &Table) -> DdlOutcome {
-    table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    sort_columns(&mut table.columns);
     table.static_count = table.columns.iter().filter(|c| c.kind == ColumnKind::Static).count();
     table.version = before.version;
     if table == *before {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cql_syntax::ast::{ColumnDefinition, CreateTable, DropTable, Order, PrimaryKey, RawType};
-use schema::encode::sort_key;
+use schema::column_order::{compare_all_in_file, sort_columns};
 use schema::{
     Column, ColumnKind, ColumnMask, CompactForm, Keyspace, SchemaChange, Table, TableKind,
 };
@@ -221,16 +221,12 @@ fn column_kinds<'s>(
 }
 
 /// Sorts the columns of a new table and gives them their ids.
-fn number_columns(columns: &mut [Column]) {
-    columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+fn number_columns(columns: &mut Vec<Column>) {
+    sort_columns(columns);
     // Ids in the order of cells in SSTables (single-cell columns first): rows then unpack in one
     // pass. Any other order is correct too, as after ALTER.
     let mut in_file_order: Vec<&mut Column> = columns.iter_mut().collect();
-    in_file_order.sort_by_key(|c| match c.kind {
-        ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. } => (0, false),
-        ColumnKind::Static => (1, c.is_complex()),
-        ColumnKind::Regular => (2, c.is_complex()),
-    });
+    in_file_order.sort_by(|a, b| compare_all_in_file(a, b));
     for (id, column) in in_file_order.into_iter().enumerate() {
         column.id = ColumnId(id as u16);
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schema::column_order::compare_in_file;
 use schema::{
     Column, ColumnKind, ColumnMask, DroppedColumn, INDEX_CLASS, INDEX_TARGET, IndexKind,
     IndexMetadata, Keyspace, Table, TableKind, TableOptions, UserAggregate, UserFunction,
@@ -231,8 +232,9 @@ fn mask(table: &Table, mask: &ColumnMask) -> String {
 fn create_order(table: &Table) -> Vec<&Column> {
     let mut out: Vec<&Column> = table.partition_key().iter().chain(table.clustering()).collect();
     for columns in [table.statics(), table.regulars()] {
-        out.extend(columns.iter().filter(|c| !c.is_complex()));
-        out.extend(columns.iter().filter(|c| c.is_complex()));
+        let mut in_file: Vec<&Column> = columns.iter().collect();
+        in_file.sort_by(|a, b| compare_in_file(a, b));
+        out.extend(in_file);
     }
     out.retain(|column| !table.is_hidden(column));
     out
