@@ -474,7 +474,7 @@ mod tests {
     fn columns_are_written_in_the_order_in_which_a_cassandra_sorts_them() {
         let column = |name: &str, ty: CqlType| HeaderColumn { name: name.to_owned(), ty };
         let set = || CqlType::set(CqlType::Int, false);
-        let mut columns = vec![
+        let mut columns = [
             column("a", set()),
             column("a2", CqlType::Int),
             column("é", set()),
