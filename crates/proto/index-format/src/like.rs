@@ -10,6 +10,8 @@ use crate::analysis::Analysis;
 use crate::writer::TERM_BYTES_MAX;
 
 const WILDCARD: u8 = b'%';
+/// Most tokens of a pattern: each is compared with each of a value.
+pub const TOKENS_MAX: usize = 128;
 /// Tokens of a pattern that are searched for; the test of the row checks all of them.
 const SEARCHED_MAX: usize = 8;
 
