@@ -202,6 +202,6 @@ mod tests {
         assert_eq!((count(b"a b a"), count(b"a b c d e f g h i j")), (2, SEARCHED_MAX));
         let none = LikePattern::new(LikeKind::Matches, b", ", words);
         assert_eq!(none.searches(), [(Vec::new(), None)]);
-        assert_eq!(LikePattern::new(LikeKind::Matches, b"\xff", words).parts, [vec![0_u8; 0]; 0]);
+        assert!(LikePattern::new(LikeKind::Matches, b"\xff", words).parts.is_empty());
     }
 }
