@@ -252,6 +252,7 @@ fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
     // For the suites that make some; off by default.
     server.args(["--user-defined-functions-enabled", "true"]);
     server.args(["--drop-compact-storage-enabled", "true"]);
+    server.args(["--sasi-indexes-enabled", "true"]);
     let server = Server::spawn(server, &home, "server", &format!("127.0.0.1:{PORT}"))?;
     let passed = command_with(
         root,

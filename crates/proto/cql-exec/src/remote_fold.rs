@@ -12,6 +12,7 @@ use codec::{DecodeError, Reader, Writer};
 use cql_plan::column_source::Source;
 use cql_plan::select::{BoundFilters, BoundSelect, Filter, SelectPlan, Test};
 use data::{RowFilter, RowFold};
+use index_format::like::TOKENS_MAX;
 use index_format::text::TextOptions;
 use index_format::{Analysis, LikeKind, LikePattern, Tokens};
 use schema::Table;
@@ -336,6 +337,9 @@ fn take_like(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
     };
     let analysis = take_analysis(r)?;
     let count = take_count(r)?;
+    if count > TOKENS_MAX {
+        return Err(r.invalid(i64::try_from(count).unwrap_or(i64::MAX)));
+    }
     let parts = (0..count).map(|_| r.bytes_vint().map(<[u8]>::to_vec));
     Ok(Test::Like(LikePattern { kind, analysis, parts: parts.collect::<Result<_, _>>()? }))
 }

@@ -12,6 +12,7 @@ use cql_syntax::ast::{
     IndexTargetKind, Literal, LiteralKind, Property, PropertyValue, StatementKind,
 };
 use index_format::search::IndexPredicate;
+use index_format::{TermFilter, TermRange};
 use schema::{IndexKind, IndexMetadata, IndexRules, IndexTarget, Schema, TargetPart};
 use testkit::cases::{Case, check};
 
@@ -172,6 +173,39 @@ fn text_passes_a_filter_as_its_index_finds_it() {
     let by_plain = "SELECT k FROM t WHERE y = ?";
     assert!(accepts(by_plain, "ea", "ea"));
     assert!(!accepts(by_plain, "ea", "Ea"));
+}
+
+/// Forms of a pattern, as they are searched for and as rows are tested.
+#[test]
+fn a_pattern_is_searched_by_its_form_and_analyzed_as_its_index() {
+    let text = "SELECT k FROM t WHERE x LIKE ?";
+    let search = |pattern: &str| match bound(text, pattern.as_bytes()).1.expect(pattern).as_slice()
+    {
+        [IndexPredicate { ranges, filter, .. }] => (ranges.clone(), filter.clone()),
+        other => panic!("{pattern}: {other:?}"),
+    };
+    assert_eq!(search("\u{c9}A"), (vec![TermRange::equal(b"ea")], None));
+    assert_eq!(search("\u{c9}A%"), (vec![TermRange::prefix(b"ea")], None));
+    let all = vec![TermRange::all()];
+    assert_eq!(search("%A"), (all.clone(), Some(TermFilter::EndsWith(b"a".to_vec()))));
+    assert_eq!(search("%A%"), (all, Some(TermFilter::Contains(b"a".to_vec()))));
+    let accepts = |pattern: &str, value: &str| {
+        let (bound, _) = bound(text, pattern.as_bytes());
+        let filters = bound.filters.expect("filters");
+        filters.row.iter().all(|filter| filter.accepts(Some(value.as_bytes())))
+    };
+    assert!(accepts("%\u{c9}%", "ae") && accepts("a%", "Ab") && !accepts("%b", "ba"));
+}
+
+#[test]
+fn a_pattern_of_too_many_tokens_is_refused() {
+    let words =
+        "CREATE CUSTOM INDEX t_y ON t (y) USING 'SASIIndex' WITH OPTIONS = {'analyzed': 'true'}";
+    let schema = indexed_schema(&[KEYSPACE, "CREATE TABLE t (k int PRIMARY KEY, y text)", words]);
+    let tokens = |count: usize| (0..count).map(|n| format!("w{n} ")).collect::<String>();
+    let of = |count| answer(&schema, &format!("SELECT k FROM t WHERE y LIKE '{}'", tokens(count)));
+    assert_eq!(of(128), "ok\n");
+    assert_eq!(of(129), refused("LIKE pattern has 129 tokens, more than maximum of 128"));
 }
 
 fn refused(text: &str) -> String {

@@ -102,8 +102,8 @@ fn check_filter(
     }
     let mut walk = FilteredWalk::new(ranges.clone(), filter.clone());
     let count = 1 + random.below(50);
-    let steps = (0..).take_while(|_| !index.walk(&mut walk, count)).count();
     let most = ranges.len() + model.len() * ranges.len() / count;
+    let steps = (0..=most).take_while(|_| !index.walk(&mut walk, count)).count();
     assert!(steps <= most, "{steps} steps of {count} terms");
     let mut rows = walk.finish();
     let mut found = Vec::new();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use index_format::like::{LikeKind, LikePattern};
+use index_format::like::{LikeKind, LikePattern, TOKENS_MAX};
 use index_format::sasi::SasiOptions;
 use index_format::{Analysis, indexed};
 use schema::{Column, IndexMetadata, IndexRules, Table};
@@ -57,7 +57,7 @@ impl LikeIndexes {
     /// The index for a bound pattern, and the pattern as it analyzes it.
     ///
     /// # Errors
-    /// The pattern is empty, or no index of the column answers its form.
+    /// The pattern is empty or has too many tokens, or no index of the column answers its form.
     pub(crate) fn pattern(
         &self,
         column: &str,
@@ -73,7 +73,13 @@ impl LikeIndexes {
                 String::from_utf8_lossy(text)
             )));
         };
-        Ok((found, LikePattern::new(kind, text, found.analysis)))
+        let pattern = LikePattern::new(kind, text, found.analysis);
+        match pattern.parts.len() {
+            0..=TOKENS_MAX => Ok((found, pattern)),
+            count => Err(PlanError::invalid(format!(
+                "LIKE pattern has {count} tokens, more than maximum of {TOKENS_MAX}"
+            ))),
+        }
     }
 }
 
