@@ -320,6 +320,12 @@ fn the_predicate_with_the_fewest_candidates_drives() {
     estimates.note(&of(&[0, 0, 0], 2000));
     assert_eq!(estimates.driving(), 1);
     assert_eq!((estimates.too_many(0), estimates.too_many(1)), (Some(25), None));
+    let share = |candidates| {
+        let mut estimates = DriverEstimates::default();
+        estimates.note(&of(&[candidates], 2000));
+        estimates.too_many(0)
+    };
+    assert_eq!((share(200), share(199)), (Some(10), None), "a tenth");
     estimates.rows = 999;
     assert_eq!(estimates.too_many(0), None, "a small table");
 }

@@ -137,6 +137,7 @@ fn answer(shard: u16, request: AdminRequest) -> AdminReply {
                 .collect(),
         }]),
         AdminRequest::CompactionPlan => AdminReply::Planned(Vec::new()),
+        AdminRequest::Indexes => AdminReply::Indexes(Vec::new()),
         AdminRequest::Clients => AdminReply::Clients(Vec::new()),
         AdminRequest::CachedCredentials | AdminRequest::ForgetCredentials(_) => {
             AdminReply::Credentials(BTreeSet::new())
