@@ -208,6 +208,7 @@ impl Sum {
         total.flushes += outcome.flushes;
         total.compactions += outcome.compactions;
         total.restarts += outcome.restarts;
+        total.unbuilt += outcome.unbuilt;
         self.parted += usize::from(outcome.parted);
     }
 }
@@ -220,11 +221,13 @@ impl std::fmt::Display for Sum {
             "{} statements, {} of them with bound values, {} refused by both, {} rows compared, \
              {explained} differences with a reason, {their_index} in which the reference's index \
              differs from its own scan, {unexplained} without; {parted} rounds ended \
-             when one server alone refused a change; {} flushes, {} compactions, {} restarts",
+             when one server alone refused a change, {} when the reference did not build an index; \
+             {} flushes, {} compactions, {} restarts",
             total.statements,
             total.bound,
             total.refused,
             total.rows,
+            total.unbuilt,
             total.flushes,
             total.compactions,
             total.restarts

@@ -111,6 +111,8 @@ pub struct Outcome {
     pub restarts: usize,
     /// Answers by index that are ours and those of a scan of the reference, but not those of its index.
     pub their_index: Vec<Found>,
+    /// Indexes that the reference did not build, which end the round.
+    pub unbuilt: usize,
     /// One server made a change that the other refused, which ends the round.
     pub parted: bool,
     /// Differences.
@@ -190,7 +192,7 @@ pub fn run(pair: &mut Pair<'_>, seed: u64, statements: usize) -> Result<Outcome>
             pair.compare(&statement, page, second, &mut outcome, &mut history)?;
             asked.push((statement, page));
         }
-        if outcome.parted {
+        if outcome.parted || outcome.unbuilt > 0 {
             break;
         }
         let upset = match random.below(60) {
@@ -211,7 +213,7 @@ pub fn run(pair: &mut Pair<'_>, seed: u64, statements: usize) -> Result<Outcome>
         }
     }
     let end = i32::try_from(statements)?;
-    if !outcome.parted {
+    if !outcome.parted && outcome.unbuilt == 0 {
         for statement in select::everything(&table) {
             for page in [None, Some(2)] {
                 let statement = Statement::plain(&statement);
@@ -241,7 +243,8 @@ impl Pair<'_> {
             Done::Anew(clients) => {
                 (*self.ours, *self.theirs) = *clients;
                 if self.indexes {
-                    await_builds(self.theirs, &self.keyspace)?;
+                    let is_built = await_builds(self.theirs, &self.keyspace)?;
+                    outcome.unbuilt += usize::from(!is_built);
                 }
             }
         }
@@ -298,7 +301,8 @@ impl Pair<'_> {
             history.shown.push(statement.shown());
             history.replay.note(statement, seconds);
             if self.indexes && statement.text.contains(" INDEX ") {
-                await_builds(self.theirs, &self.keyspace)?;
+                let is_built = await_builds(self.theirs, &self.keyspace)?;
+                outcome.unbuilt += usize::from(!is_built);
             }
         }
         Ok(())

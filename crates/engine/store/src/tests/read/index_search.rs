@@ -431,3 +431,101 @@ fn an_index_that_is_unknown_or_not_built_is_not_available() {
         assert_eq!(error, StoreError::IndexNotAvailable { index: index_id(4) });
     });
 }
+
+fn value_1() -> IndexPredicate {
+    IndexPredicate { index: index_id(3), ranges: vec![TermRange::equal(b"value 1")] }
+}
+
+fn search_all(matching: Matching) -> IndexSearch {
+    search_of(read_of(Partitions::Range(KeyRange::all())), &[value_1()], matching)
+}
+
+async fn found(store: &Store) -> Result<BTreeSet<Row>, StoreError> {
+    let matches = store.reader().search_index(&search_all(Matching::Driving(0))).await?;
+    Ok(keys_of(&matches.partitions).into_iter().collect())
+}
+
+#[test]
+fn rows_of_a_memtable_that_is_being_flushed_are_candidates() {
+    run(8_301, |rt| async move {
+        let store = open_with(&rt, &ALL).await;
+        for pk in 0..20 {
+            write(&store, &insert(pk, 1, "value 1", 10)).await.unwrap();
+        }
+        let (gate, other) = (rt.gate("test"), store.clone());
+        let flush = async move { other.flush(None).await.unwrap() };
+        gate.spawn(&rt, rt::Group::Admin, "flush", flush).unwrap();
+        let table = store.tables().table(TABLE).unwrap();
+        for _ in 0..10_000 {
+            if !table.view().flushing.is_empty() {
+                break;
+            }
+            rt.sleep(Duration::from_micros(1)).await;
+        }
+        write(&store, &insert(20, 1, "value 1", 10)).await.unwrap();
+        assert!(!table.view().flushing.is_empty(), "no flush is under way");
+        assert_eq!(found(&store).await, Ok((0..=20).map(|pk| (pk, Some(1))).collect()));
+        gate.close().await;
+        assert!(table.view().flushing.is_empty());
+        assert_eq!(found(&store).await, Ok((0..=20).map(|pk| (pk, Some(1))).collect()));
+        store.stop().await;
+    });
+}
+
+#[test]
+fn rows_of_a_memtable_from_before_the_index_are_candidates() {
+    run(8_302, |rt| async move {
+        let store = open_with(&rt, &[]).await;
+        write(&store, &insert(3, 3, "value 1", 10)).await.unwrap();
+        store.set_schema(indexed_schema(&[3]));
+        write(&store, &insert(4, 4, "value 1", 10)).await.unwrap();
+        assert_eq!(found(&store).await, Ok([(3, Some(3)), (4, Some(4))].into()));
+        store.stop().await;
+    });
+}
+
+#[test]
+fn an_index_is_not_available_before_the_files_have_it() {
+    run(8_303, |rt| async move {
+        let store = open_with(&rt, &[]).await;
+        write(&store, &insert(1, 2, "value 1", 10)).await.unwrap();
+        store.flush(None).await.unwrap();
+        store.set_schema(indexed_schema(&[3]));
+        let missing = Err(StoreError::IndexNotAvailable { index: index_id(3) });
+        assert_eq!(found(&store).await, missing);
+        for _ in 0..1_000 {
+            if found(&store).await != missing {
+                break;
+            }
+            rt.sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(found(&store).await, Ok([(1, Some(2))].into()));
+        store.stop().await;
+    });
+}
+
+/// Exact of sources with the index, all rows of others.
+#[test]
+fn an_estimate_counts_the_candidates_of_every_source() {
+    run(8_304, |rt| async move {
+        let store = open_with(&rt, &ALL).await;
+        for pk in 0..14 {
+            let value = if pk < 10 { "value 1" } else { "value 2" };
+            write(&store, &insert(pk, 1, value, 10)).await.unwrap();
+        }
+        store.flush(None).await.unwrap();
+        for pk in 20..23 {
+            write(&store, &insert(pk, 1, "value 1", 10)).await.unwrap();
+        }
+        let search = search_all(Matching::EstimateOnly);
+        let counted = store.reader().search_index(&search).await.unwrap();
+        assert_eq!((counted.estimates, counted.rows), (vec![13], 17));
+        let view = store.tables().table(TABLE).unwrap().view();
+        let what = "lost by the test".to_owned();
+        let error = SstableError::Corrupt { file: String::new(), offset: 0, what };
+        view.files[0].reader.mark_index_damaged(IndexComponent::Terms(index_id(3)), &error);
+        let counted = store.reader().search_index(&search).await.unwrap();
+        assert_eq!((counted.estimates, counted.rows), (vec![17], 17));
+        store.stop().await;
+    });
+}
