@@ -150,7 +150,10 @@ impl LogControl for Levels {
         let filter = filter(&directives(&self.first, &changed), LevelFilter::INFO)?;
         (self.reload)(filter)?;
         *held = changed;
-        tracing::info!(logger = wanted.logger, level = wanted.level, "log levels changed");
+        match (wanted.logger.as_str(), wanted.level.as_str()) {
+            ("", "") => tracing::info!("log levels reset to those of the configuration"),
+            (logger, level) => tracing::info!(logger, level, "log levels changed"),
+        }
         Ok(())
     }
 }

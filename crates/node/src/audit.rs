@@ -109,7 +109,10 @@ impl Actions {
             settings.options = options.clone();
             let (enabled, logger) = (options.enabled, options.logger.class());
             self.auditor.change(settings).await.map_err(ActionError::Failed)?;
-            tracing::info!(enabled, logger, "the audit log was changed by an administrator");
+            match enabled {
+                true => tracing::info!(logger, "audit log enabled by an administrator"),
+                false => tracing::info!("audit log disabled by an administrator"),
+            }
         }
         self.live.borrow_mut().audit_logging_options = options;
         Ok(())

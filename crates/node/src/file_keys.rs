@@ -191,7 +191,8 @@ pub(crate) async fn read_key_file(rt: &Rt, options: &Options) -> Result<(), Star
         Ok(bytes) => bytes,
         Err(error) if error.kind == IoErrorKind::NotFound => {
             return Err(StartError::Setting(format!(
-                "{name}: the key file {path} does not exist; create one with \"helenus key generate\""
+                "{name}: the key file {path} does not exist; mount or restore it if files are encrypted with its keys. \
+                 Only for a node without encrypted files, create one with \"helenus key generate\""
             )));
         }
         Err(error) => return Err(error.into()),

@@ -34,6 +34,8 @@ pub(crate) fn ensure(rt: &Rt, gate: &Gate, membership: &Membership, options: &Op
         return;
     }
     let (own, membership) = (rt.clone(), membership.clone());
+    let role = options.auth_superuser_name.clone();
+    let has_default_password = options.auth_superuser_salted_password.is_none();
     let task = async move {
         loop {
             let snapshot = membership.snapshot();
@@ -42,7 +44,13 @@ pub(crate) fn ensure(rt: &Rt, gate: &Gate, membership: &Membership, options: &Op
             }
             match membership.submit(snapshot.epoch, vec![entry.clone()]).await {
                 Ok(_) => {
-                    tracing::info!("created the first superuser");
+                    match has_default_password {
+                        true => tracing::info!(
+                            role,
+                            "created the first superuser with the default password; change it now"
+                        ),
+                        false => tracing::info!(role, "created the first superuser"),
+                    }
                     return;
                 }
                 Err(error) => tracing::debug!(%error, "creation of the first superuser deferred"),

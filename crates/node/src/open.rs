@@ -440,7 +440,7 @@ impl Start<'_> {
                 Membership::Member,
             );
             messaging.set_identity(introduced);
-            tracing::info!(cluster_id = %snapshot.cluster_id, %host_id, "founded a cluster");
+            tracing::info!(cluster_id = %snapshot.cluster_id, %host_id, "created a new cluster");
         }
         Ok((snapshot, run, log, messaging))
     }

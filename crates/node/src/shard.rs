@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ::audit::{Auditor, AuditorParts};
-use admin::{AdminParts, AdminServer, LogControl, ShardParts};
+use admin::{AdminError, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::{Archiving, Options};
 use coordinator::{BatchReplay, Coordinator, IdOrigin};
@@ -770,7 +770,11 @@ impl Parts {
         let server = started.map_err(|e| StartError::Listen {
             address: address.to_string(),
             purpose: "the API",
-            detail: e.to_string(),
+            detail: match e {
+                // The address is in the text already.
+                AdminError::Listen { error, .. } => error.to_string(),
+                other => other.to_string(),
+            },
         })?;
         let followers = api.install(&self.rt, &self.own_rows, server.access());
         let _ = self.api_followers.set(followers);

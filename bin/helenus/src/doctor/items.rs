@@ -200,7 +200,8 @@ fn own_superuser(facts: &Facts) -> Outcome {
         return fail("the role cassandra is a superuser that can log in", remedy);
     }
     let own = roles.iter().filter(|role| role.is_superuser && !is_default(role)).count();
-    pass(format!("{own} superusers, and cassandra is none that can log in"))
+    let noun = if own == 1 { "superuser" } else { "superusers" };
+    pass(format!("{own} {noun}; cassandra is not a superuser that can log in"))
 }
 
 fn default_password(facts: &Facts) -> Outcome {
@@ -341,7 +342,7 @@ fn api_encryption(options: &Options) -> Outcome {
         options.api_address.is_loopback(),
     ) {
         (true, _) => pass("all connections"),
-        (false, true) => pass("it listens on this machine only"),
+        (false, true) => pass("not needed: it listens on a loopback address only"),
         (false, false) => fail(
             format!("passwords and tokens are readable on the way to {}", options.api_address),
             "set \"api_encryption_options\" with enabled: true and optional: false",

@@ -33,7 +33,7 @@ pub struct Doctor {
 pub fn main(options: &Doctor) -> u8 {
     let Doctor { security, config, api, login } = options;
     if !security {
-        complain_line!("helenus doctor: name what is checked: --security");
+        complain_line!("helenus doctor: --security is required (it is the only check)");
         return exit::USAGE;
     }
     let facts = match Facts::gather(config.as_deref(), api, login) {

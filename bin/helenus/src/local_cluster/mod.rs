@@ -65,7 +65,7 @@ pub enum Command {
         #[command(flatten)]
         login: ApiFlags,
     },
-    /// End a node at once, as SIGKILL does: like a crash of its process
+    /// Kill a node (SIGKILL), as in a crash
     Kill {
         /// Its number, from 1 on
         node: u16,
@@ -139,7 +139,7 @@ pub enum Command {
         #[command(flatten)]
         login: ApiFlags,
     },
-    /// Make the links between all nodes whole again
+    /// End all partitions
     Heal {
         #[command(flatten)]
         login: ApiFlags,
@@ -151,9 +151,11 @@ Node N listens on 127.0.0.N (--address moves that): 9042 for CQL, 7000 for other
 Its files are in DIR/nodeN, its log is DIR/nodeN.log. Options after -- go to every node:
   helenus cluster start --nodes 3 --racks a,b,c -- --log-level debug
 Without options, the nodes of an existing DIR are started as they were made. Variables of the
-environment that begin with HELENUS_ are not passed on. Ctrl-C stops what was started.";
+environment that begin with HELENUS_ are not passed on. Ctrl-C while it waits stops the
+nodes that it has started. Afterwards they run in the background until \"helenus cluster stop\".";
 
 const PARTITION_HELP: &str = "\
+Examples:
   helenus cluster partition 1,2 3       1 and 2 on one side, 3 on the other
   helenus cluster partition 3           the same with three nodes
   helenus cluster partition 1 3         1 and 3 do not reach each other, 2 reaches both

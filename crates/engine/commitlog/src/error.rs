@@ -17,7 +17,7 @@ pub enum LogError {
     /// The directory does not hold the log of the last run.
     #[error(
         "commitlog_directory {directory} {what}, and the last run's commit log was not empty: writes that are in no \
-         SSTable are missing. {}; or start once with commitlog_accept_loss: {accept} to lose them, then repair this \
+         SSTable are missing. {}; or start once with commitlog_accept_loss: {accept} (or --commitlog-accept-loss {accept}) to lose them, then repair this \
          node",
         match last {
             Some(last) if last != directory => format!(
@@ -127,7 +127,7 @@ pub fn damage_remedy(accept: Option<u64>) -> String {
     match accept {
         None => restore.to_owned(),
         Some(run) => format!(
-            "{restore}; or start once with commitlog_accept_loss: {run}, which replays all records that are intact, \
+            "{restore}; or start once with commitlog_accept_loss: {run} (or --commitlog-accept-loss {run}), which replays all records that are intact, \
              also those after the damage, then repair this node"
         ),
     }
@@ -141,7 +141,7 @@ pub fn loss(found: Option<u64>, expected: u64, inventory: &str, accept: u64) -> 
     };
     format!(
         "{found}, but {inventory} says that {expected} bytes were synced to it: writes that are in no SSTable are \
-         missing; restore the file, or start once with commitlog_accept_loss: {accept} to lose them, then repair \
+         missing; restore the file, or start once with commitlog_accept_loss: {accept} (or --commitlog-accept-loss {accept}) to lose them, then repair \
          this node"
     )
 }

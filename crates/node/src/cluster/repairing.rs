@@ -59,7 +59,8 @@ pub(crate) fn alone(
     repair::scope::check(snapshot, &options).map_err(ActionError::Argument)?;
     let is_replicated = repair::scope::is_replicated(snapshot, &options.keyspace);
     if is_replicated && !options.ignore_unreplicated {
-        let text = format!("Nothing to repair in {}: this node has no others", options.keyspace);
+        let text =
+            format!("Nothing to repair in {}: no other node has a replica", options.keyspace);
         return Err(ActionError::Failed(text));
     }
     Ok(vec![RepairReport::default()])

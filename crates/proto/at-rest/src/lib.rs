@@ -115,8 +115,8 @@ pub enum SealError {
 fn remedy(provider: &str) -> &'static str {
     match provider == key_file::PROVIDER {
         true => {
-            "add that key to the key file: secret_key_file of user_info_encryption (enabled: false is enough to read), \
-             --key-file of tools"
+            "add that key to the key file that secret_key_file of user_info_encryption names (tools: --key-file). \
+             For reading, enabled: false is enough"
         }
         false => "only a node with that host among its vault_hosts or kms_hosts can ask for it",
     }

@@ -88,23 +88,24 @@ fn line(shard: u16, of: &ShardRead) -> String {
     let ReadStats { partitions, rows, tombstones, sstables, blocks_read, block_bytes, .. } =
         of.stats;
     let mut line = format!(
-        "Shard {shard} read {} of {} and {}, looking into memtables and {}",
+        "Shard {shard} read {} in {}, {}, from memtables",
         count(rows, "live row"),
         count(partitions, "partition"),
         count(u64::from(tombstones), "tombstone cell"),
-        count(u64::from(sstables), "sstable"),
     );
     // Writing to a text does not fail.
-    let _ = match blocks_read {
-        0 => write!(line, ", everything from memory"),
-        n => {
-            let blocks = count(u64::from(n), "block");
-            write!(line, ", with {blocks} of {} from disk", count(block_bytes, "byte"))
+    let _ = match (sstables, blocks_read) {
+        (0, 0) => write!(line, " only"),
+        (files, 0) => write!(line, " and {} in memory", count(u64::from(files), "sstable")),
+        (files, n) => {
+            let (files, blocks) =
+                (count(u64::from(files), "sstable"), count(u64::from(n), "block"));
+            write!(line, " and {files}; {blocks} from disk ({})", count(block_bytes, "byte"))
         }
     };
     if of.pages > 0 {
         let (pages, bytes) = (count(u64::from(of.pages), "page"), count(of.bytes, "byte"));
-        let _ = write!(line, "; it handed over {pages} of {bytes}, the largest of {}", of.largest);
+        let _ = write!(line, "; it sent {pages} of {bytes}, at most {} each", of.largest);
     }
     line
 }
@@ -130,11 +131,11 @@ mod tests {
         assert_eq!(
             reads.lines(),
             [
-                "Shard 0 read 2 live rows of 4 partitions and 6 tombstone cells, looking into \
-                 memtables and 4 sstables, with 2 blocks of 8192 bytes from disk; it handed over 2 \
-                 pages of 150 bytes, the largest of 100",
-                "Shard 1 read 1 live row of 2 partitions and 3 tombstone cells, looking into \
-                 memtables and 2 sstables, everything from memory"
+                "Shard 0 read 2 live rows in 4 partitions, 6 tombstone cells, from memtables and 4 \
+                 sstables; 2 blocks from disk (8192 bytes); it sent 2 pages of 150 bytes, at most \
+                 100 each",
+                "Shard 1 read 1 live row in 2 partitions, 3 tombstone cells, from memtables and 2 \
+                 sstables in memory"
             ]
         );
         assert_eq!((reads.total().rows, reads.total().block_bytes), (3, 8192));

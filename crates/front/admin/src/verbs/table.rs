@@ -246,7 +246,7 @@ pub const VERBS: &[Verb] = &[
         .kinds(&[Word]),
     Verb::new("import", "Import new SSTables to the system", &[post("/api/v1/import")], upkeep::import)
         .flags(&[
-            switch(&["-c", "--no-invalidate-caches"], "Accepted: what is cached of the table is never used behind an import"),
+            switch(&["-c", "--no-invalidate-caches"], "Accepted without effect: an import always invalidates the caches of the table"),
             switch(&["-e", "--extended-verify"], "Verify all values in the new SSTables, which is also done without it"),
             switch(&["-l", "--keep-level"], "Keep the level on the new SSTables"),
             switch(&["-p", "-cd", "--copy-data"], "Copy data from source directories instead of moving them"),

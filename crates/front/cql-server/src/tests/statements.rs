@@ -508,8 +508,8 @@ fn a_trace_says_what_a_filter_has_read_and_dropped() {
         assert!(cost.starts_with(begin) && cost.ends_with(end), "{cost}");
         let bytes = cost[begin.len()..].split(' ').next().unwrap();
         assert!(bytes.parse::<u32>().unwrap() > 16 * 5, "{cost}");
-        let shard = "Shard 0 read 16 live rows of 4 partitions and 0 tombstone cells, looking into \
-                     memtables and 0 sstables, everything from memory";
+        let shard =
+            "Shard 0 read 16 live rows in 4 partitions, 0 tombstone cells, from memtables only";
         assert!(events.iter().any(|e| e == shard), "{events:?}");
         assert!(
             events.iter().any(|e| e == "Read 16 live rows and 0 tombstone cells"),

@@ -91,8 +91,8 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
         trace.finish(true);
         let merged = "Merged data from memtables and 0 sstables";
         assert_eq!(said(merged), 1, "{:?}", noted.borrow());
-        let of_shard = " read 1 live row of 1 partition and 0 tombstone cells, looking into memtables \
-                        and 0 sstables, everything from memory; it handed over 1 page of ";
+        let of_shard = " read 1 live row in 1 partition, 0 tombstone cells, from memtables only; \
+                        it sent 1 page of ";
         let shards = noted.borrow().iter().filter(|e| e.contains(of_shard)).count();
         assert_eq!(shards, 1, "{:?}", noted.borrow());
     });
