@@ -45,6 +45,16 @@ impl SearchRange {
         token > self.last_token()
     }
 
+    /// Returns true if the search may give a partition, or with `row` one of its rows.
+    pub fn contains(
+        &self,
+        key: &RowKey,
+        row: Option<&[u8]>,
+        comparator: &ClusteringComparator,
+    ) -> bool {
+        self.relation(key, row, comparator) == Relation::Inside
+    }
+
     /// Position of a partition, or with `row` of one of its rows.
     pub(crate) fn relation(
         &self,

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ann::{VectorDirectory, VectorSummary};
 use bytes::Bytes;
 use index_format::summary::{ComponentKind, FOOTER_BYTES, HEADER_BYTES, read_header};
 use index_format::{Block, BlockRef, Footer, IndexError, IndexSummary, RowsSummary};
@@ -30,8 +31,8 @@ const SUFFIX: &str = ".db";
 pub enum IndexComponent {
     /// Positions of the rows, for all indexes.
     Rows,
-    /// Terms of the index of that id.
-    Terms(Uuid),
+    /// Terms or vectors of the index of that id.
+    Entries(Uuid),
 }
 
 impl IndexComponent {
@@ -42,7 +43,7 @@ impl IndexComponent {
     pub fn name(self) -> AttachedName {
         let parsed = match self {
             IndexComponent::Rows => AttachedName::parse(ROWS),
-            IndexComponent::Terms(id) => {
+            IndexComponent::Entries(id) => {
                 // Without dashes: a Cassandra does not start on a directory with a name of more than four parts.
                 AttachedName::parse(&format!("{PREFIX}{}{SUFFIX}", id.simple()))
             }
@@ -59,24 +60,26 @@ impl IndexComponent {
             return Some(IndexComponent::Rows);
         }
         let id = name.as_str().strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-        Uuid::try_parse(id).ok().map(IndexComponent::Terms).filter(|found| found.name() == name)
+        Uuid::try_parse(id).ok().map(IndexComponent::Entries).filter(|found| found.name() == name)
     }
 
     pub(crate) fn attached(self) -> AttachedKind {
         AttachedKind { name: self.name(), lifecycle: Lifecycle::Derived }
     }
 
-    fn kind(self) -> ComponentKind {
-        match self {
-            IndexComponent::Rows => ComponentKind::Rows,
-            IndexComponent::Terms(_) => ComponentKind::Terms,
+    /// Its kind, which the header tells.
+    fn kind(self, header: &[u8]) -> ComponentKind {
+        match (self, ComponentKind::of_header(header)) {
+            (IndexComponent::Rows, _) => ComponentKind::Rows,
+            (IndexComponent::Entries(_), Some(ComponentKind::Vectors)) => ComponentKind::Vectors,
+            (IndexComponent::Entries(_), _) => ComponentKind::Terms,
         }
     }
 
     fn id(self) -> Uuid {
         match self {
             IndexComponent::Rows => Uuid::nil(),
-            IndexComponent::Terms(id) => id,
+            IndexComponent::Entries(id) => id,
         }
     }
 }
@@ -93,29 +96,58 @@ pub(crate) fn of_index(file: &str, offset: u64, error: &IndexError) -> SstableEr
     }
 }
 
-/// Summaries of one index of a file set: what a search begins with.
+/// Entries of one index of a file set: what a search begins with.
+#[derive(Clone, Debug)]
+pub enum IndexEntries {
+    /// Terms.
+    Terms(Rc<IndexSummary>),
+    /// Vectors, by segments.
+    Vectors(Rc<[Arc<VectorSummary>]>),
+}
+
+/// Summaries of one index of a file set.
 #[derive(Clone, Debug)]
 pub struct OpenIndex {
-    /// Terms of the index in this file.
-    pub summary: Rc<IndexSummary>,
+    /// The entries of the index in this file.
+    pub entries: IndexEntries,
     /// Rows of this file.
     pub rows: Arc<RowsSummary>,
     /// Definition of the index that the component was written for: [`index_format::TableIndex::definition`].
     pub definition: u32,
 }
 
-/// An open component of terms.
-struct OpenTerms {
+impl OpenIndex {
+    /// The summary of its terms. `None`: it is an index of vectors.
+    pub fn terms(&self) -> Option<&Rc<IndexSummary>> {
+        match &self.entries {
+            IndexEntries::Terms(summary) => Some(summary),
+            IndexEntries::Vectors(_) => None,
+        }
+    }
+
+    /// The segments of its vectors. `None`: it is an index of terms.
+    pub fn vectors(&self) -> Option<&Rc<[Arc<VectorSummary>]>> {
+        match &self.entries {
+            IndexEntries::Terms(_) => None,
+            IndexEntries::Vectors(segments) => Some(segments),
+        }
+    }
+}
+
+/// An open component of entries.
+struct OpenEntries {
     id: Uuid,
     definition: u32,
-    summary: Rc<IndexSummary>,
+    /// Rows of the file, as the component has them.
+    rows: u32,
+    entries: IndexEntries,
 }
 
 /// The components of indexes that a file set has.
 #[derive(Default)]
 pub(crate) struct OpenIndexes {
     rows: Option<Arc<RowsSummary>>,
-    terms: Vec<OpenTerms>,
+    entries: Vec<OpenEntries>,
     /// Components that are not used, and why.
     damaged: RefCell<Vec<(IndexComponent, SstableError)>>,
 }
@@ -132,47 +164,54 @@ impl OpenIndexes {
             let Some(component) = IndexComponent::of_name(*name) else { continue };
             is_any = true;
             let path = meta.file(Component::Attached(*name));
-            let read =
-                read_summary(component, file, &path).await.and_then(|(definition, block)| {
-                    let offset = block.at().offset;
-                    let added = indexes.add(component, definition, block);
-                    added.map_err(|error| of_index(&path, offset, &error))
-                });
-            if let Err(error) = read {
+            if let Err(error) = indexes.add(component, file, &path).await {
                 indexes.damaged.get_mut().push((component, error));
             }
         }
         is_any.then(|| Rc::new(indexes))
     }
 
-    fn add(
+    async fn add(
         &mut self,
         component: IndexComponent,
-        definition: u32,
-        block: Block,
-    ) -> std::result::Result<(), IndexError> {
-        match component {
-            IndexComponent::Rows => self.rows = Some(Arc::new(RowsSummary::read(block)?)),
-            IndexComponent::Terms(id) => {
-                let summary = Rc::new(IndexSummary::read(block)?);
-                self.terms.push(OpenTerms { id, definition, summary });
+        file: &ComponentFile,
+        path: &str,
+    ) -> Result<()> {
+        let Ends { kind, definition, summary: block } = read_ends(component, file, path).await?;
+        let offset = block.at().offset;
+        let of = |error: IndexError| of_index(path, offset, &error);
+        let IndexComponent::Entries(id) = component else {
+            self.rows = Some(Arc::new(RowsSummary::read(block).map_err(of)?));
+            return Ok(());
+        };
+        let (rows, entries) = if kind == ComponentKind::Vectors {
+            let directory = VectorDirectory::read(block).map_err(of)?;
+            let mut segments = Vec::with_capacity(directory.segments.len());
+            for at in &directory.segments {
+                let block = read_block(file, path, *at).await?;
+                let segment = VectorSummary::read(block, &directory);
+                segments.push(Arc::new(segment.map_err(|e| of_index(path, at.offset, &e))?));
             }
-        }
+            (directory.rows, IndexEntries::Vectors(segments.into()))
+        } else {
+            let summary = IndexSummary::read(block).map_err(of)?;
+            (summary.rows, IndexEntries::Terms(Rc::new(summary)))
+        };
+        self.entries.push(OpenEntries { id, definition, rows, entries });
         Ok(())
     }
 
     /// See [`crate::SstableReader::index`].
     pub(crate) fn get(&self, id: Uuid) -> Option<OpenIndex> {
         let rows = self.rows.as_ref()?;
-        let terms = self.terms.iter().find(|terms| terms.id == id)?;
-        let (summary, definition) = (&terms.summary, terms.definition);
+        let found = self.entries.iter().find(|entries| entries.id == id)?;
         let is_used = |component| !self.is_damaged(component);
-        let is_whole = is_used(IndexComponent::Rows) && is_used(IndexComponent::Terms(id));
+        let is_whole = is_used(IndexComponent::Rows) && is_used(IndexComponent::Entries(id));
         // Ids of another count of rows would name other rows.
-        (is_whole && summary.rows == rows.rows).then(|| OpenIndex {
-            summary: summary.clone(),
+        (is_whole && found.rows == rows.rows).then(|| OpenIndex {
+            entries: found.entries.clone(),
             rows: rows.clone(),
-            definition,
+            definition: found.definition,
         })
     }
 
@@ -195,16 +234,20 @@ impl OpenIndexes {
     }
 }
 
-/// Verifies both ends of a component and reads its definition and summary.
-async fn read_summary(
-    component: IndexComponent,
-    file: &ComponentFile,
-    path: &str,
-) -> Result<(u32, Block)> {
+/// What the ends of a component say.
+struct Ends {
+    kind: ComponentKind,
+    definition: u32,
+    /// The block that the footer names.
+    summary: Block,
+}
+
+/// Verifies both ends of a component.
+async fn read_ends(component: IndexComponent, file: &ComponentFile, path: &str) -> Result<Ends> {
     let length = file.len().await?;
-    let kind = component.kind();
     let of = |offset| move |error: IndexError| of_index(path, offset, &error);
     let header = read_exact(file, path, 0, HEADER_BYTES).await?;
+    let kind = component.kind(&header);
     let (id, definition) = read_header(kind, &header).map_err(of(0))?;
     if id != component.id() {
         let what = "header of another index".to_owned();
@@ -213,7 +256,8 @@ async fn read_summary(
     let end = length.saturating_sub(FOOTER_BYTES as u64);
     let footer = read_exact(file, path, end, FOOTER_BYTES).await?;
     let footer = Footer::read(kind, &footer, length).map_err(of(end))?;
-    Ok((definition, read_block(file, path, footer.summary).await?))
+    let summary = read_block(file, path, footer.summary).await?;
+    Ok(Ends { kind, definition, summary })
 }
 
 /// Reads and verifies a block of a component.
@@ -243,13 +287,13 @@ mod tests {
     fn names_have_the_four_parts_that_a_cassandra_expects_of_every_file() {
         let id = Uuid::from_u128(0x1f43_8b75_3810_311c_a63e_173f_fefa_3be2);
         let set = Descriptor::new(Version::Nb, Generation(12));
-        for component in [IndexComponent::Rows, IndexComponent::Terms(id)] {
+        for component in [IndexComponent::Rows, IndexComponent::Entries(id)] {
             let name = component.name();
             assert_eq!(IndexComponent::of_name(name), Some(component));
             let file = set.file_name(Component::Attached(name));
             assert_eq!(file.split('-').count(), 4, "{file}");
         }
-        let name = IndexComponent::Terms(id).name();
+        let name = IndexComponent::Entries(id).name();
         assert_eq!(name.as_str(), "Index+1f438b753810311ca63e173ffefa3be2.db");
         let other = AttachedName::parse("Index+1f438b75-3810-311c-a63e-173ffefa3be2.db").unwrap();
         assert_eq!(IndexComponent::of_name(other), None, "an index has one name only");

@@ -40,7 +40,7 @@ pub use attached::Attached;
 pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, Follows, Lookahead, SstableCursor, TokenFilter};
 pub use file_set::{SetState, list_sstables, rebuild_toc, remove_sstable};
-pub use indexes::{IndexComponent, OpenIndex};
+pub use indexes::{IndexComponent, IndexEntries, OpenIndex};
 pub use meta::{BlockFile, Components, SstableMeta};
 pub use reader::SstableReader;
 pub use row_keys::{ReadKey, RowKeys};

@@ -21,6 +21,7 @@ mod output;
 mod sealed_output;
 mod tries;
 mod usual;
+mod vectors;
 mod warm;
 mod whole;
 

@@ -14,6 +14,8 @@ pub(crate) enum ReadStrategy {
     Roles,
     /// Indexes name rows, which are read by name and filtered; where they name none for the values, as `Stored`.
     Indexed,
+    /// Indexes name the rows nearest to a vector.
+    Nearest,
     /// Shards make the groups of an aggregation; where they cannot, as `Stored`.
     Folded,
     /// The store has them, on this shard, on others or on replicas; shards may filter them.
@@ -30,6 +32,9 @@ impl ReadStrategy {
                 ReadStrategy::Virtual
             }
             TableKind::Regular | TableKind::Compact(_) if is_computed(table) => ReadStrategy::Roles,
+            TableKind::Regular | TableKind::Compact(_) if plan.nearest_plan().is_some() => {
+                ReadStrategy::Nearest
+            }
             TableKind::Regular | TableKind::Compact(_) if plan.index_plan().is_some() => {
                 ReadStrategy::Indexed
             }
@@ -40,6 +45,10 @@ impl ReadStrategy {
 
     /// Returns true if the rows do not come from a scan or from reads of the statement's partitions.
     pub(crate) fn has_own_source(self) -> bool {
-        matches!(self, ReadStrategy::Virtual | ReadStrategy::Roles | ReadStrategy::Indexed)
+        match self {
+            ReadStrategy::Virtual | ReadStrategy::Roles => true,
+            ReadStrategy::Indexed | ReadStrategy::Nearest => true,
+            ReadStrategy::Folded | ReadStrategy::Stored => false,
+        }
     }
 }

@@ -87,6 +87,7 @@ pub(crate) fn run<S: ResultSink>(
         cx.executor.counters.overloaded.inc();
         return Err(Failure::overloaded(NO_ROOM));
     }
+    check_level_of_nearest(plan, parameters.consistency)?;
     let options = cx.options(parameters);
     let mut bound = plan.bind(values, &options).map_err(|error| match error.kind {
         PlanErrorKind::Unpageable => warned(plan, error.into()),
@@ -133,6 +134,17 @@ pub(crate) fn run<S: ResultSink>(
         return Ok(Step::Waits(Box::pin(read.run_elsewhere(outbound, bound))));
     }
     Ok(Step::Waits(Box::pin(read.run(bound))))
+}
+
+/// Refuses serial reads of the nearest rows.
+fn check_level_of_nearest(plan: &SelectPlan, consistency: Consistency) -> Result<()> {
+    if plan.nearest_plan().is_none() || scope_of(consistency).is_none() {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!(
+        "Top-K queries can only be run with consistency level ONE/LOCAL_ONE. Consistency level {} was used.",
+        consistency.name()
+    )))
 }
 
 /// Adds the warnings of the plan to a failure of its statement.
@@ -290,7 +302,8 @@ impl<S: ResultSink> Read<S> {
         let charge = Charge::new(&self.executor.account);
         let rows = self.rows(plan, bound, &charge, page.body()).await;
         let (done, stats) = rows.map_err(|failure| warned(plan, failure))?;
-        let warnings = self.warnings(plan, &stats);
+        let mut warnings = self.warnings(plan, &stats);
+        warnings.extend(bound.nearest.as_ref().and_then(|nearest| nearest.warning.clone()));
         let paging_state = done.paging_state.as_deref();
         page.finish(PageEnd { rows: done.rows, paging_state, warnings: &warnings })
     }

@@ -1,46 +1,6 @@
-//! Sums over vectors, in a fixed order of additions: eight accumulators, one for each position modulo eight, then
-//! their sum from the first to the last. The compiler turns them into vector instructions; the result is the same on
-//! every machine.
+//! Sums of queries and quantised vectors, in the fixed order of additions of [`index_format::distance`].
 
-const LANES: usize = 8;
-
-fn sum(lanes: [f32; LANES]) -> f32 {
-    lanes.iter().sum()
-}
-
-/// Sum of squared differences. The shorter length counts.
-pub fn squared(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let (chunks_a, rest_a) = a.as_chunks::<LANES>();
-    let (chunks_b, rest_b) = b.as_chunks::<LANES>();
-    for (a, b) in chunks_a.iter().zip(chunks_b) {
-        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
-            let difference = a - b;
-            *lane += difference * difference;
-        }
-    }
-    for ((lane, a), b) in lanes.iter_mut().zip(rest_a).zip(rest_b) {
-        let difference = a - b;
-        *lane += difference * difference;
-    }
-    sum(lanes)
-}
-
-/// Sum of products. The shorter length counts.
-pub fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut lanes = [0f32; LANES];
-    let (chunks_a, rest_a) = a.as_chunks::<LANES>();
-    let (chunks_b, rest_b) = b.as_chunks::<LANES>();
-    for (a, b) in chunks_a.iter().zip(chunks_b) {
-        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
-            *lane += a * b;
-        }
-    }
-    for ((lane, a), b) in lanes.iter_mut().zip(rest_a).zip(rest_b) {
-        *lane += a * b;
-    }
-    sum(lanes)
-}
+use index_format::distance::{LANES, sum};
 
 /// Sum of squared differences of `query` and `codes * steps`: a query against a quantised vector.
 pub(crate) fn squared_to_codes(query: &[f32], steps: &[f32], codes: &[u8]) -> f32 {
@@ -61,41 +21,4 @@ pub(crate) fn squared_to_codes(query: &[f32], steps: &[f32], codes: &[u8]) -> f3
         *lane += difference * difference;
     }
     sum(lanes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::gaussian;
-
-    #[test]
-    fn sums_are_near_those_of_doubles_at_every_length() {
-        let mut random = testkit::Random::new(3);
-        for length in 0..70 {
-            let mut vector = || (0..length).map(|_| gaussian(&mut random)).collect::<Vec<f32>>();
-            let (a, b) = (vector(), vector());
-            let exact = |f: fn(f64, f64) -> f64| -> f64 {
-                a.iter().zip(&b).map(|(a, b)| f(f64::from(*a), f64::from(*b))).sum()
-            };
-            assert!((f64::from(dot(&a, &b)) - exact(|a, b| a * b)).abs() < 1e-4);
-            let squares = exact(|a, b| (a - b) * (a - b));
-            assert!((f64::from(squared(&a, &b)) - squares).abs() < 1e-4 * (1.0 + squares));
-        }
-    }
-
-    /// Replicas must agree: the order of additions is part of the format.
-    #[test]
-    fn sums_have_these_bits() {
-        let a: Vec<f32> = (0..21u8).map(|n| 0.1 * f32::from(n) - 0.77).collect();
-        let b: Vec<f32> = (0..21u8).map(|n| 1.0 / (1.0 + f32::from(n))).collect();
-        assert_eq!(
-            [dot(&a, &b).to_bits(), squared(&a, &b).to_bits()],
-            [GOLDEN_DOT, GOLDEN_SQUARED],
-            "{:#x} {:#x}",
-            dot(&a, &b).to_bits(),
-            squared(&a, &b).to_bits()
-        );
-    }
-    const GOLDEN_DOT: u32 = 0xbf89_25ab;
-    const GOLDEN_SQUARED: u32 = 0x4148_d609;
 }

@@ -5,7 +5,7 @@ use codec::Writer;
 use index_format::summary::FOOTER_BYTES;
 use index_format::{Block, BlockRef, IndexError};
 
-use crate::component::VectorSummary;
+use crate::component::{VectorDirectory, VectorSummary};
 use crate::search::{RowFilter, Search, SearchOptions, SearchStep};
 
 /// The block at `at`, its checksum set right, so that mutated payloads reach the decoders.
@@ -27,7 +27,14 @@ fn search(bytes: &Bytes) -> Result<(), IndexError> {
     let mut r = codec::Reader::new(bytes.get(start..).unwrap_or_default(), "footer");
     let (offset, length) = (r.u64()?, r.u32()?);
     let at = BlockRef::checked(offset, length as usize, start as u64)?;
-    let summary = VectorSummary::read(block(bytes, at)?)?;
+    let directory = VectorDirectory::read(block(bytes, at)?)?;
+    for at in &directory.segments {
+        search_segment(bytes, VectorSummary::read(block(bytes, *at)?, &directory)?)?;
+    }
+    Ok(())
+}
+
+fn search_segment(bytes: &Bytes, summary: VectorSummary) -> Result<(), IndexError> {
     let query = vec![0.5; summary.dimensions];
     let (nodes, mut rows) = (summary.nodes, 0);
     let options = SearchOptions { beam: 3, filter: RowFilter::All };

@@ -6,7 +6,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use crate::distance::squared;
+use index_format::distance::squared;
 
 /// Shape of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,19 +51,39 @@ impl PartialOrd for Near {
     }
 }
 
-/// A finished graph.
-#[derive(Debug)]
-pub(crate) struct Graph {
-    pub(crate) neighbours: Vec<Vec<u32>>,
-    pub(crate) entry: u32,
+/// Work of the construction that is left.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The next vector of the mean.
+    Mean(u32),
+    /// The next vector whose distance to the mean is compared.
+    Central(u32, Near),
+    /// The next of the order.
+    Add(usize),
+    /// The next node to prune.
+    Trim(usize),
+    Connect,
+    Done,
 }
 
-struct Builder<'a> {
-    vectors: &'a [f32],
+/// Vectors of which one step of [`GraphBuilder::step`] takes the mean.
+const VECTORS_PER_STEP: u32 = 256;
+/// Nodes that one step prunes.
+const TRIMMED_PER_STEP: usize = 8;
+
+/// A graph that is built step by step.
+#[derive(Debug)]
+pub(crate) struct GraphBuilder {
+    vectors: Vec<f32>,
     dimensions: usize,
     options: GraphOptions,
     neighbours: Vec<Vec<u32>>,
     entry: u32,
+    mean: Vec<f64>,
+    /// `mean` as floats, when it is known.
+    centre: Vec<f32>,
+    order: Vec<u32>,
+    phase: Phase,
     /// The last search that saw a node.
     seen: Vec<u32>,
     search: u32,
@@ -77,31 +97,111 @@ fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Builds the graph of vectors that lie one after another.
-pub(crate) fn build(vectors: &[f32], dimensions: usize, options: GraphOptions) -> Graph {
-    let count = vectors.len() / dimensions.max(1);
-    let mut builder = Builder {
-        vectors,
-        dimensions,
-        options: GraphOptions { degree: options.degree.clamp(4, 255), ..options },
-        neighbours: vec![Vec::new(); count],
-        entry: 0,
-        seen: vec![0; count],
-        search: 0,
-    };
-    let nodes = 0..u32::try_from(count).unwrap_or(u32::MAX);
-    builder.entry = builder.central(nodes.clone());
-    let mut order: Vec<u32> = nodes.filter(|node| *node != builder.entry).collect();
-    order.sort_by_key(|node| (mix(options.seed ^ u64::from(*node) << 20), *node));
-    order.iter().for_each(|node| builder.add(*node));
-    for node in 0..count {
-        builder.trim(node);
+impl GraphBuilder {
+    /// A builder over vectors that lie one after another.
+    pub(crate) fn new(vectors: Vec<f32>, dimensions: usize, options: GraphOptions) -> GraphBuilder {
+        let count = vectors.len() / dimensions.max(1);
+        GraphBuilder {
+            vectors,
+            dimensions,
+            options: GraphOptions { degree: options.degree.clamp(4, 255), ..options },
+            neighbours: vec![Vec::new(); count],
+            entry: 0,
+            mean: vec![0.0; dimensions],
+            centre: Vec::new(),
+            order: Vec::new(),
+            phase: Phase::Mean(0),
+            seen: vec![0; count],
+            search: 0,
+        }
     }
-    builder.connect();
-    Graph { neighbours: builder.neighbours, entry: builder.entry }
-}
 
-impl Builder<'_> {
+    /// The vectors.
+    pub(crate) fn vectors(&self) -> &[f32] {
+        &self.vectors
+    }
+
+    /// Neighbours of each node.
+    pub(crate) fn neighbours(&self) -> &[Vec<u32>] {
+        &self.neighbours
+    }
+
+    /// The node at which searches begin.
+    pub(crate) fn entry(&self) -> u32 {
+        self.entry
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.neighbours.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Does a part of the work, about what one node costs. Returns true when the graph is complete.
+    pub(crate) fn step(&mut self) -> bool {
+        self.phase = match self.phase {
+            Phase::Mean(from) => {
+                let to = from.saturating_add(VECTORS_PER_STEP).min(self.count());
+                self.add_to_mean(from..to);
+                if to == self.count() {
+                    let count = f64::from(self.count().max(1));
+                    #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is one")]
+                    let centre = self.mean.iter().map(|sum| (sum / count) as f32).collect();
+                    self.centre = centre;
+                    Phase::Central(0, Near { distance: f32::INFINITY, node: u32::MAX })
+                } else {
+                    Phase::Mean(to)
+                }
+            }
+            Phase::Central(from, nearest) => {
+                let to = from.saturating_add(VECTORS_PER_STEP).min(self.count());
+                let distance = |node| squared(&self.centre, self.vector(node));
+                let near = (from..to).map(|node| Near { distance: distance(node), node });
+                let nearest = near.fold(nearest, Near::min);
+                if to == self.count() {
+                    self.entry = if nearest.node < to { nearest.node } else { 0 };
+                    self.order = self.shuffled();
+                    Phase::Add(0)
+                } else {
+                    Phase::Central(to, nearest)
+                }
+            }
+            Phase::Add(at) => match self.order.get(at).copied() {
+                Some(node) => {
+                    self.add(node);
+                    Phase::Add(at + 1)
+                }
+                None => Phase::Trim(0),
+            },
+            Phase::Trim(from) if from < self.neighbours.len() => {
+                (from..from + TRIMMED_PER_STEP).for_each(|node| self.trim(node));
+                Phase::Trim(from + TRIMMED_PER_STEP)
+            }
+            Phase::Trim(_) => Phase::Connect,
+            Phase::Connect => {
+                self.connect();
+                Phase::Done
+            }
+            Phase::Done => Phase::Done,
+        };
+        matches!(self.phase, Phase::Done)
+    }
+
+    fn add_to_mean(&mut self, nodes: std::ops::Range<u32>) {
+        let mut mean = std::mem::take(&mut self.mean);
+        for node in nodes {
+            let vector = self.vector(node);
+            mean.iter_mut().zip(vector).for_each(|(sum, x)| *sum += f64::from(*x));
+        }
+        self.mean = mean;
+    }
+
+    /// All nodes but the entry, in a seeded order.
+    fn shuffled(&self) -> Vec<u32> {
+        let seed = self.options.seed;
+        let mut order: Vec<u32> = (0..self.count()).filter(|node| *node != self.entry).collect();
+        order.sort_by_cached_key(|node| (mix(seed ^ u64::from(*node) << 20), *node));
+        order
+    }
+
     fn vector(&self, node: u32) -> &[f32] {
         let start = node as usize * self.dimensions;
         self.vectors.get(start..start + self.dimensions).unwrap_or_default()
@@ -113,19 +213,6 @@ impl Builder<'_> {
 
     fn links(&self, node: u32) -> &[u32] {
         self.neighbours.get(node as usize).map_or(&[], Vec::as_slice)
-    }
-
-    /// The node that is nearest to the mean.
-    fn central(&self, nodes: std::ops::Range<u32>) -> u32 {
-        let mut mean = vec![0f64; self.dimensions];
-        for vector in self.vectors.chunks_exact(self.dimensions.max(1)) {
-            mean.iter_mut().zip(vector).for_each(|(sum, x)| *sum += f64::from(*x));
-        }
-        let count = f64::from(nodes.end.max(1));
-        #[expect(clippy::cast_possible_truncation, reason = "a mean of f32 is one")]
-        let mean: Vec<f32> = mean.iter().map(|sum| (sum / count) as f32).collect();
-        let near = nodes.map(|node| Near { distance: squared(&mean, self.vector(node)), node });
-        near.min().map_or(0, |near| near.node)
     }
 
     /// The nodes that a search for a vector expands, nearest first.

@@ -1,13 +1,13 @@
 //! Approximate nearest neighbours of vectors: the vector kind of an attached index.
 //!
-//! Owns: distances and similarities, quantised vectors, the graph and its construction, the bytes of the component,
-//! searches as cursors. Never: IO, clocks, randomness (seeds are arguments), the exact score of a row, which the reader
-//! of the row computes from the row's own vector.
+//! Owns: quantised vectors, the graph and its construction, the bytes of the component, searches as cursors.
+//! Similarities are those of `index_format::vectors`. Never: IO, clocks, randomness (seeds are arguments), the exact
+//! score of a row, which the reader of the row computes from the row's own vector.
 //!
 //! Invariants: INV-ann-1: equal vectors, options and seed give equal bytes. INV-ann-2: a search whose beam is the number
 //! of rows yields every row once. INV-ann-3: no bytes panic or make a search endless.
 //!
-//! Reading order: [`distance`], [`space`], `quantize`, `graph`, [`component`], [`search`].
+//! Reading order: `space`, `quantize`, `graph`, [`component`], `writer`, [`search`].
 
 #![deny(
     clippy::indexing_slicing,
@@ -26,15 +26,17 @@
 )]
 
 pub mod component;
-pub mod distance;
+mod distance;
 pub mod fuzz;
 mod graph;
 mod quantize;
 pub mod search;
-pub mod space;
+mod space;
 #[cfg(test)]
 mod tests;
+mod writer;
 
-pub use component::{VectorSummary, VectorWriter};
+pub use component::{VectorDirectory, VectorSummary};
+pub use index_format::vectors::Similarity;
 pub use search::{RowFilter, Search, SearchOptions, SearchStep};
-pub use space::Similarity;
+pub use writer::{BuildStep, VectorWriter};

@@ -1,28 +1,32 @@
-//! Searches a component for the vectors nearest to a query, as a cursor.
+//! Searches a segment for the vectors nearest to a query, as a cursor.
 //!
 //! A beam of the best nodes found is kept; the nearest node that was not expanded is expanded until none could enter
 //! the beam. Then the rows of the beam come out, nearest first by the quantised distance. The caller scores each by
-//! the row's own vector; when it asks for more, the search goes on with twice the beam. A component of few vectors is
-//! read whole and its scores are exact.
+//! the row's own vector; when it asks for more, the search goes on with twice the beam. A segment of few vectors is
+//! read whole and its scores are exact. A search holds one block at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use codec::Reader;
+use index_format::distance::dot;
+use index_format::vectors::Similarity;
 use index_format::{Block, BlockKind, BlockRef, IndexError};
-use stdx::{FixedMap, FixedSet};
+use stdx::FixedSet;
 
 use crate::component::{NodePlace, VectorSummary};
-use crate::distance::dot;
 use crate::graph::Near;
-use crate::space::Similarity;
+use crate::space::changed_query;
 
 /// Rows that a search may yield. The walk passes through the others.
 #[derive(Clone, Debug)]
 pub enum RowFilter {
     /// All rows.
     All,
+    /// Those from the first to before the last.
+    Range(Range<u32>),
     /// Rows whose bit is set, lowest bit first.
     Bits(Vec<u64>),
 }
@@ -31,6 +35,7 @@ impl RowFilter {
     fn allows(&self, row: u32) -> bool {
         match self {
             RowFilter::All => true,
+            RowFilter::Range(rows) => rows.contains(&row),
             RowFilter::Bits(words) => {
                 words.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
             }
@@ -50,12 +55,14 @@ pub struct SearchOptions {
 /// Outcome of [`Search::advance`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SearchStep {
-    /// The next row and its approximate score; exact in a component of few vectors.
+    /// The next row and its approximate score; exact in a segment of few vectors.
     Row {
         /// Row id.
         row: u32,
         /// Score by the quantised vector.
         score: f32,
+        /// The score that the vector itself may have at most, hardly ever more.
+        most: f32,
     },
     /// Feed this block, then advance again.
     NeedBlock(BlockRef),
@@ -63,7 +70,7 @@ pub enum SearchStep {
     End,
 }
 
-/// A search of one component.
+/// A search of one segment.
 #[derive(Debug)]
 pub struct Search {
     summary: Arc<VectorSummary>,
@@ -71,9 +78,11 @@ pub struct Search {
     query: Vec<f32>,
     /// Sum of squares of the query.
     query_norm: f32,
+    /// Distance that quantised vectors may be off.
+    error: f32,
     beam: usize,
-    /// Blocks fed so far, by number.
-    blocks: FixedMap<u32, Block>,
+    /// The block that was fed last.
+    block: Option<Block>,
     seen: FixedSet<u32>,
     /// Nodes to be scored, from the end.
     unscored: Vec<u32>,
@@ -108,19 +117,21 @@ impl Search {
         if query.len() != summary.dimensions || !query_norm.is_finite() {
             return Err(IndexError::Input { what: "impossible query vector" });
         }
-        let mut changed = Vec::new();
+        let mut changed = query.to_vec();
         let mut unscored = Vec::new();
         let mut seen = FixedSet::default();
+        let (mut error, mut beam) = (0.0, options.beam.max(1));
         match &summary.graph {
             Some(graph) => {
-                summary.similarity.push_query(query, &mut changed);
+                changed = changed_query(summary.similarity, query);
                 graph.quantizer.shift(&mut changed);
+                error = graph.quantizer.error();
                 unscored.push(graph.entry);
                 seen.insert(graph.entry);
             }
             None => {
-                changed.extend_from_slice(query);
                 unscored.extend((0..summary.nodes).rev());
+                beam = beam.max(unscored.len());
             }
         }
         Ok(Search {
@@ -128,8 +139,9 @@ impl Search {
             filter: options.filter,
             query: changed,
             query_norm,
-            beam: options.beam.max(1),
-            blocks: FixedMap::default(),
+            error,
+            beam,
+            block: None,
             seen,
             unscored,
             open: BinaryHeap::new(),
@@ -141,10 +153,11 @@ impl Search {
 
     /// Gives the block that the last step named.
     pub fn feed(&mut self, block: Block) {
-        let first = self.summary.place(0).block;
-        let distance = block.at().offset.saturating_sub(first.offset);
-        let number = distance / u64::from(first.length.max(1));
-        self.blocks.insert(u32::try_from(number).unwrap_or(u32::MAX), block);
+        self.block = Some(block);
+    }
+
+    fn block_at(&self, place: NodePlace) -> Option<&Block> {
+        self.block.as_ref().filter(|block| block.at() == place.block)
     }
 
     /// Nodes that were seen: scored, or about to be.
@@ -161,7 +174,10 @@ impl Search {
             if let Some(found) = self.ready.pop().and_then(|at| self.scored.get_mut(at)) {
                 found.is_out = true;
                 let (row, distance) = (found.row, found.near.distance);
-                return Ok(SearchStep::Row { row, score: self.score(distance) });
+                let nearest = (distance.max(0.0).sqrt() - self.error).max(0.0);
+                let most = if self.error > 0.0 { nearest * nearest } else { distance };
+                let (score, most) = (self.score(distance), self.score(most));
+                return Ok(SearchStep::Row { row, score, most });
             }
             if let Some(at) = self.converge()? {
                 return Ok(SearchStep::NeedBlock(at));
@@ -203,9 +219,9 @@ impl Search {
             let summary = self.summary.clone();
             let Some(graph) = &summary.graph else { return Ok(None) };
             let place = summary.place(near.node);
-            let Some(block) = self.blocks.get(&place.number) else { return Ok(Some(place.block)) };
+            let Some(block) = self.block_at(place).cloned() else { return Ok(Some(place.block)) };
             self.open.pop();
-            let links = links(block, place, graph.quantizer.steps.len())?;
+            let links = links(&block, place, graph.quantizer.steps.len())?;
             for link in links.as_chunks::<4>().0 {
                 let node = u32::from_be_bytes(*link);
                 if node >= summary.nodes {
@@ -222,15 +238,15 @@ impl Search {
     /// Scores a node. Some: its block is missing.
     fn score_node(&mut self, node: u32) -> Result<Option<BlockRef>, IndexError> {
         let place = self.summary.place(node);
-        let Some(block) = self.blocks.get(&place.number) else { return Ok(Some(place.block)) };
+        let Some(block) = self.block_at(place) else { return Ok(Some(place.block)) };
         if block.kind() != BlockKind::Vectors {
             return Err(block.invalid("block of another kind"));
         }
         let mut r = Reader::new(block.payload(), "node of vectors");
         r.skip(place.start)?;
         let row = r.u32()?;
-        if row >= self.summary.rows {
-            return Err(block.invalid("row beyond the rows of the file"));
+        if !self.summary.rows.contains(&row) {
+            return Err(block.invalid("row beyond the rows of the segment"));
         }
         let distance = match &self.summary.graph {
             Some(graph) => {

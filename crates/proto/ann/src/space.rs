@@ -2,76 +2,40 @@
 //! and one quantisation serve all: cosine by vectors of length 1, dot product by one more dimension that gives all
 //! vectors the same length.
 
-use crate::distance::{dot, squared};
+use index_format::distance::dot;
+use index_format::vectors::Similarity;
 
-/// Similarity of two vectors. Scores are Cassandra's: larger is nearer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Similarity {
-    /// `(1 + cos(a, b)) / 2`.
-    Cosine,
-    /// `(1 + a * b) / 2`.
-    DotProduct,
-    /// `1 / (1 + |a - b|²)`.
-    Euclidean,
+/// Dimensions of changed vectors.
+pub(crate) fn changed_dimensions(similarity: Similarity, dimensions: usize) -> usize {
+    dimensions + usize::from(similarity == Similarity::DotProduct)
 }
 
-impl Similarity {
-    /// All of them.
-    pub const ALL: [Similarity; 3] =
-        [Similarity::Cosine, Similarity::DotProduct, Similarity::Euclidean];
-
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Similarity::Cosine => 0,
-            Similarity::DotProduct => 1,
-            Similarity::Euclidean => 2,
-        }
-    }
-
-    pub(crate) fn from_code(code: u8) -> Option<Similarity> {
-        Similarity::ALL.into_iter().find(|similarity| similarity.code() == code)
-    }
-
-    /// The exact score of two vectors.
-    pub fn score(self, a: &[f32], b: &[f32]) -> f32 {
-        match self {
-            Similarity::Cosine => {
-                let lengths = (dot(a, a) * dot(b, b)).sqrt();
-                let cosine = if lengths > 0.0 { dot(a, b) / lengths } else { 0.0 };
-                (1.0 + cosine) / 2.0
+/// Changes a stored vector, whose places are those of a changed one. `norm_max` is the largest sum of squares of all.
+pub(crate) fn change_stored(similarity: Similarity, norm_max: f32, vector: &mut [f32]) {
+    match similarity {
+        Similarity::Cosine => normalise(vector),
+        Similarity::DotProduct => {
+            if let Some((last, own)) = vector.split_last_mut() {
+                *last = (norm_max - dot(own, own)).max(0.0).sqrt();
             }
-            Similarity::DotProduct => (1.0 + dot(a, b)) / 2.0,
-            Similarity::Euclidean => 1.0 / (1.0 + squared(a, b)),
         }
+        Similarity::Euclidean => {}
     }
+}
 
-    /// Dimensions of changed vectors.
-    pub(crate) fn dimensions(self, dimensions: usize) -> usize {
-        dimensions + usize::from(self == Similarity::DotProduct)
+/// A query, changed.
+pub(crate) fn changed_query(similarity: Similarity, vector: &[f32]) -> Vec<f32> {
+    let mut changed = vector.to_vec();
+    match similarity {
+        Similarity::Cosine => normalise(&mut changed),
+        Similarity::DotProduct => changed.push(0.0),
+        Similarity::Euclidean => {}
     }
+    changed
+}
 
-    /// Appends a stored vector, changed. `norm_max` is the largest sum of squares of all vectors.
-    pub(crate) fn push_stored(self, vector: &[f32], norm_max: f32, out: &mut Vec<f32>) {
-        self.push_query(vector, out);
-        if self == Similarity::DotProduct {
-            let missing = (norm_max - dot(vector, vector)).max(0.0).sqrt();
-            out.last_mut().into_iter().for_each(|last| *last = missing);
-        }
-    }
-
-    /// Appends a query, changed.
-    pub(crate) fn push_query(self, vector: &[f32], out: &mut Vec<f32>) {
-        match self {
-            Similarity::Cosine => {
-                let length = dot(vector, vector).sqrt();
-                let factor = if length > 0.0 { 1.0 / length } else { 0.0 };
-                out.extend(vector.iter().map(|x| x * factor));
-            }
-            Similarity::DotProduct => {
-                out.extend_from_slice(vector);
-                out.push(0.0);
-            }
-            Similarity::Euclidean => out.extend_from_slice(vector),
-        }
-    }
+fn normalise(vector: &mut [f32]) {
+    let length = dot(vector, vector).sqrt();
+    let factor = if length > 0.0 { 1.0 / length } else { 0.0 };
+    vector.iter_mut().for_each(|x| *x *= factor);
 }

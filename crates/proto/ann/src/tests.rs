@@ -2,15 +2,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use index_format::runs::Fill;
 use index_format::summary::{ComponentKind, FOOTER_BYTES, HEADER_BYTES, read_header};
 use index_format::{Block, BlockRef, Footer, IndexError};
 use testkit::{Mutations, Random};
 use uuid::Uuid;
 
-use crate::component::{FLAT_MAX, GraphOptions, VectorSummary, VectorWriter};
+use crate::Similarity;
+use crate::component::{FLAT_MAX, GraphOptions, VectorDirectory, VectorSummary};
 use crate::fuzz::fuzz_index_vectors;
 use crate::search::{RowFilter, Search, SearchOptions, SearchStep};
-use crate::space::Similarity;
+use crate::writer::{BuildStep, VectorWriter};
 
 /// Nearly normal: the sum of twelve uniform numbers.
 pub(crate) fn gaussian(random: &mut Random) -> f32 {
@@ -42,33 +44,57 @@ pub(crate) fn vectors(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f32
 
 struct InMemory {
     bytes: Bytes,
-    summary: Arc<VectorSummary>,
+    segments: Vec<Arc<VectorSummary>>,
+}
+
+fn build(vectors: &[Vec<f32>], similarity: Similarity, options: GraphOptions) -> InMemory {
+    build_within(usize::MAX, vectors, similarity, options)
 }
 
 /// Vector n is row 2n + 1.
-fn build(vectors: &[Vec<f32>], similarity: Similarity, options: GraphOptions) -> InMemory {
+fn build_within(
+    budget_bytes: usize,
+    vectors: &[Vec<f32>],
+    similarity: Similarity,
+    options: GraphOptions,
+) -> InMemory {
     let rows = vectors.len() as u32 * 2 + 5;
     let dimensions = vectors.first().map_or(1, Vec::len);
-    let mut writer = VectorWriter::new(Uuid::nil(), rows, similarity, dimensions, options).unwrap();
+    let id = (Uuid::nil(), 7);
+    let mut writer = VectorWriter::new(id, similarity, dimensions, options, budget_bytes).unwrap();
+    let mut bytes = Vec::new();
+    let mut finish_segment = |writer: &mut VectorWriter| {
+        while writer.build().unwrap() == BuildStep::More {
+            bytes.extend(writer.take_output());
+        }
+        bytes.extend(writer.take_output());
+    };
     for (at, vector) in vectors.iter().enumerate() {
-        writer.push(at as u32 * 2 + 1, vector).unwrap();
+        if writer.push(at as u32 * 2 + 1, vector).unwrap() == Fill::Full {
+            finish_segment(&mut writer);
+        }
     }
-    let finished = writer.finish().unwrap();
-    let read = InMemory::open(finished.bytes.into()).unwrap();
-    assert_eq!(*read.summary, finished.summary);
-    read
+    finish_segment(&mut writer);
+    writer.finish(rows).unwrap();
+    bytes.extend(writer.take_output());
+    InMemory::open(bytes.into()).unwrap()
 }
 
 impl InMemory {
     fn open(bytes: Bytes) -> Result<InMemory, IndexError> {
         let kind = ComponentKind::Vectors;
-        read_header(kind, &bytes[..HEADER_BYTES.min(bytes.len())])?;
+        let header = read_header(kind, &bytes[..HEADER_BYTES.min(bytes.len())])?;
+        assert_eq!(header, (Uuid::nil(), 7));
         let tail = bytes.len().saturating_sub(FOOTER_BYTES);
         let footer = Footer::read(kind, &bytes[tail..], bytes.len() as u64)?;
-        let summary = VectorSummary::read(read(&bytes, footer.summary)?)?;
-        Ok(InMemory { bytes, summary: summary.into() })
+        let directory = VectorDirectory::read(read(&bytes, footer.summary)?)?;
+        let segment = |at: &BlockRef| VectorSummary::read(read(&bytes, *at)?, &directory);
+        let segments = directory.segments.iter().map(|at| segment(at).map(Arc::new));
+        let segments = segments.collect::<Result<Vec<_>, _>>()?;
+        Ok(InMemory { bytes, segments })
     }
 
+    /// At most `limit` rows of each segment.
     fn search(
         &self,
         query: &[f32],
@@ -76,14 +102,29 @@ impl InMemory {
         filter: RowFilter,
         limit: usize,
     ) -> Result<Vec<(u32, f32)>, IndexError> {
-        let options = SearchOptions { beam, filter };
-        let mut search = Search::new(self.summary.clone(), query, options)?;
+        let steps = self.steps(query, beam, filter, limit)?;
+        Ok(steps.into_iter().map(|(row, score, _)| (row, score)).collect())
+    }
+
+    /// Rows with their scores and the most that these may be.
+    fn steps(
+        &self,
+        query: &[f32],
+        beam: usize,
+        filter: RowFilter,
+        limit: usize,
+    ) -> Result<Vec<(u32, f32, f32)>, IndexError> {
         let mut found = Vec::new();
-        while found.len() < limit {
-            match search.advance()? {
-                SearchStep::Row { row, score } => found.push((row, score)),
-                SearchStep::NeedBlock(at) => search.feed(read(&self.bytes, at)?),
-                SearchStep::End => break,
+        for segment in &self.segments {
+            let options = SearchOptions { beam, filter: filter.clone() };
+            let mut search = Search::new(segment.clone(), query, options)?;
+            let before = found.len();
+            while found.len() - before < limit {
+                match search.advance()? {
+                    SearchStep::Row { row, score, most } => found.push((row, score, most)),
+                    SearchStep::NeedBlock(at) => search.feed(read(&self.bytes, at)?),
+                    SearchStep::End => break,
+                }
             }
         }
         Ok(found)
@@ -215,24 +256,82 @@ fn equal_seeds_give_equal_bytes() {
     // Replicas that build the same rows agree: a change of the order of additions shows here.
     assert_eq!(codec::crc32(&of(1)), GOLDEN_CRC, "{:#x}", codec::crc32(&of(1)));
 }
-const GOLDEN_CRC: u32 = 0x592d_72e7;
+const GOLDEN_CRC: u32 = 0x6a3c_e9dd;
+
+/// A writer with little memory makes several segments; together they have every row, and the exact best.
+#[test]
+fn segments_have_all_rows_once() {
+    let all = vectors(4_000, 12, 5);
+    for similarity in Similarity::ALL {
+        // About 1,500 vectors: two segments with a graph, and a list.
+        let component =
+            build_within(1_500 * (4 * 13 + 320), &all, similarity, GraphOptions::default());
+        let are_exact: Vec<bool> = component.segments.iter().map(|s| s.is_exact()).collect();
+        assert_eq!(are_exact, [false, false, true]);
+        let of_segments: u32 = component.segments.iter().map(|s| s.nodes).sum();
+        assert_eq!(of_segments, 4_000);
+        for query in vectors(3, 12, 2) {
+            let found = component.search(&query, 4_000, RowFilter::All, usize::MAX).unwrap();
+            let rows: BTreeSet<u32> = found.iter().map(|(row, _)| *row).collect();
+            assert_eq!((found.len(), rows.len()), (4_000, 4_000), "{similarity:?}");
+            let some = component.search(&query, 10, RowFilter::Range(1_001..5_002), usize::MAX);
+            let some: BTreeSet<u32> = some.unwrap().iter().map(|(row, _)| *row).collect();
+            assert_eq!(some, rows.range(1_001..5_002).copied().collect());
+            let best = exact(&all, &query, similarity).into_iter().take(10).collect();
+            let found = component.search(&query, 50, RowFilter::All, 50).unwrap();
+            let found = rescored(&all, &query, similarity, &found, 10);
+            assert!(found.intersection(&best).count() >= 8, "{similarity:?}");
+        }
+    }
+}
+
+/// The bound of a row holds, and is near its score.
+#[test]
+fn the_score_of_a_vector_is_at_most_what_its_search_says() {
+    let all = vectors(1_200, 24, 5);
+    for similarity in Similarity::ALL {
+        let component = build(&all, similarity, GraphOptions::default());
+        let (mut beyond, mut wide) = (0, 0);
+        // The dimension that gives all vectors one length has a range and steps of its own.
+        let width = if similarity == Similarity::DotProduct { 0.2 } else { 0.05 };
+        for query in vectors(10, 24, 9) {
+            let found = component.steps(&query, 1_200, RowFilter::All, usize::MAX).unwrap();
+            let scores = found.iter().map(|(_, score, _)| *score);
+            let spread = scores.clone().fold(0f32, f32::max) - scores.fold(f32::MAX, f32::min);
+            for (row, score, most) in found {
+                let own = similarity.score(&query, &all[row as usize / 2]);
+                beyond += usize::from(own > most);
+                wide += usize::from(most - score > width * spread);
+            }
+        }
+        assert!(beyond == 0 && wide < 300, "{similarity:?} {beyond} {wide} of 12,000");
+    }
+}
 
 #[test]
 fn a_writer_refuses_what_has_no_place() {
     let options = GraphOptions::default();
-    let new =
-        |dimensions| VectorWriter::new(Uuid::nil(), 10, Similarity::Cosine, dimensions, options);
+    let new = |dimensions| {
+        let id = (Uuid::nil(), 0);
+        VectorWriter::new(id, Similarity::Cosine, dimensions, options, usize::MAX)
+    };
     assert!(new(0).is_err() && new(8_193).is_err());
     let mut writer = new(2).unwrap();
-    let input = |what| Err(IndexError::Input { what });
+    let input = |what| IndexError::Input { what };
     let not_finite = input("vector with values that are not finite or too large");
-    assert_eq!(writer.push(3, &[1.0]), input("vector of another number of dimensions"));
-    assert_eq!(writer.push(3, &[0.0, 0.0]), input("zero vector"));
-    assert_eq!(writer.push(3, &[f32::NAN, 0.0]), not_finite);
-    assert_eq!(writer.push(3, &[1.0, 0.0]), Ok(()));
-    let order = input("row out of order or beyond the rows of the file");
-    assert_eq!(writer.push(3, &[1.0, 0.0]), order);
-    assert_eq!(writer.push(10, &[1.0, 0.0]), order);
+    let dimensions = input("vector of another number of dimensions");
+    assert_eq!(writer.push(3, &[1.0]), Err(dimensions));
+    assert_eq!(writer.push(3, &[0.0, 0.0]), Err(input("zero vector")));
+    assert_eq!(writer.push(3, &[f32::NAN, 0.0]), Err(not_finite));
+    assert_eq!(writer.push(3, &[1.0, 0.0]), Ok(Fill::Room));
+    let order = input("row out of order");
+    assert_eq!(writer.push(3, &[1.0, 0.0]), Err(order.clone()));
+    assert_eq!(writer.push(u32::MAX, &[1.0, 0.0]), Err(order.clone()));
+    assert_eq!(writer.finish(10), Err(input("vectors without a segment")));
+    while writer.build().unwrap() == BuildStep::More {}
+    assert_eq!(writer.push(3, &[1.0, 0.0]), Err(order));
+    assert_eq!(writer.finish(3), Err(input("row beyond the rows of the file")));
+    assert!(writer.finish(4).is_ok());
 }
 
 #[test]

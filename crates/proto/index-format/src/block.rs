@@ -74,6 +74,8 @@ pub enum BlockKind {
     Run,
     /// Vectors or nodes of a graph (crate `ann`).
     Vectors,
+    /// Facts about a segment of vectors (crate `ann`).
+    VectorSegment,
 }
 
 impl BlockKind {
@@ -88,6 +90,7 @@ impl BlockKind {
             BlockKind::RowDirectory => 7,
             BlockKind::Run => 8,
             BlockKind::Vectors => 9,
+            BlockKind::VectorSegment => 10,
         }
     }
 
@@ -102,6 +105,7 @@ impl BlockKind {
             7 => BlockKind::RowDirectory,
             8 => BlockKind::Run,
             9 => BlockKind::Vectors,
+            10 => BlockKind::VectorSegment,
             _ => return None,
         })
     }
@@ -211,11 +215,13 @@ impl Output {
         Output { bytes: Vec::new(), taken: offset }
     }
 
-    pub(crate) fn offset(&self) -> u64 {
+    /// Offset of the next byte.
+    pub fn offset(&self) -> u64 {
         self.taken + self.bytes.len() as u64
     }
 
-    pub(crate) fn buffered(&self) -> usize {
+    /// Bytes that [`Output::take`] would return.
+    pub fn buffered(&self) -> usize {
         self.bytes.len()
     }
 

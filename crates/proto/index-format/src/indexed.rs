@@ -18,6 +18,7 @@ use crate::sasi::SasiOptions;
 use crate::sources::{RowKey, Scope};
 use crate::terms::{Target, TermEncoder};
 use crate::text::TextOptions;
+use crate::vectors::VectorIndex;
 
 /// Part of a primary key or column that an index has the values of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +61,20 @@ pub struct TableIndex {
     pub name: Arc<str>,
     /// Source of its values.
     pub part: IndexedPart,
-    /// Encoder of its terms, for rows and for predicates.
-    pub encoder: TermEncoder,
-    /// Checksum over what decides its entries: column, part, type, options of text. Ids repeat when a table is made again
+    /// The form of its entries.
+    pub values: IndexedValues,
+    /// Checksum over what decides its entries: column, part, type, options of text, similarity. Ids repeat when a table is made again
     /// with its old id, and a file of the first may then be imported; its component has the entries of another index.
     pub definition: u32,
+}
+
+/// Form of the entries of an index.
+#[derive(Clone, Debug)]
+pub enum IndexedValues {
+    /// Terms, by this encoder for rows and for predicates.
+    Terms(TermEncoder),
+    /// Vectors.
+    Vectors(VectorIndex),
 }
 
 /// A row as it is written. `clustering`: serialised as in mutations; `None`: the static row.
@@ -95,6 +105,14 @@ impl TableIndex {
     /// Compiles an index of a table. `None`: the table has no such column, or its type has no terms.
     pub fn of(table: &Table, index: &IndexMetadata) -> Option<TableIndex> {
         let column = table.column(&index.target.column)?;
+        let (id, name) = (index.id, index.name.clone());
+        let (part, ty) = (IndexedPart::of_column(column), column.ty.to_marshal_name());
+        if let Some(vectors) = VectorIndex::of(table, index) {
+            let definition = format!("({}) {ty} {}", column.name, vectors.similarity.name());
+            let definition = crc32(definition.as_bytes());
+            let values = IndexedValues::Vectors(vectors);
+            return Some(TableIndex { id, name, part, values, definition });
+        }
         let target = match index.target.part {
             TargetPart::Simple | TargetPart::Full => Target::Whole,
             TargetPart::Values => Target::Values,
@@ -108,15 +126,47 @@ impl TableIndex {
             IndexRules::Legacy | IndexRules::Sai => encoder,
         };
         let function = index.target.part.function().unwrap_or_default();
-        let ty = column.ty.to_marshal_name();
         let sasi = match index.rules {
             IndexRules::Sasi => format!(" {text:?}"),
             IndexRules::Legacy | IndexRules::Sai => String::new(),
         };
         let definition = format!("{function}({}) {ty} {:?}{sasi}", column.name, text.text);
         let definition = crc32(definition.as_bytes());
-        let part = IndexedPart::of_column(column);
-        Some(TableIndex { id: index.id, name: index.name.clone(), part, encoder, definition })
+        Some(TableIndex { id, name, part, values: IndexedValues::Terms(encoder), definition })
+    }
+
+    /// Encoder of its terms. `None`: it is one of vectors.
+    pub fn encoder(&self) -> Option<&TermEncoder> {
+        match &self.values {
+            IndexedValues::Terms(encoder) => Some(encoder),
+            IndexedValues::Vectors(_) => None,
+        }
+    }
+
+    /// The definition of an index of vectors. `None`: it is one of terms.
+    pub fn vectors(&self) -> Option<&VectorIndex> {
+        match &self.values {
+            IndexedValues::Terms(_) => None,
+            IndexedValues::Vectors(vectors) => Some(vectors),
+        }
+    }
+
+    /// Shows the entries of a cell.
+    fn visit_entries(
+        &self,
+        path: &[u8],
+        value: &[u8],
+        scratch: &mut Vec<u8>,
+        mut each: impl FnMut(&[u8]),
+    ) {
+        match &self.values {
+            IndexedValues::Terms(encoder) => encoder.visit_cell(path, value, scratch, each),
+            IndexedValues::Vectors(vectors) => {
+                if vectors.has_value(value) {
+                    each(value);
+                }
+            }
+        }
     }
 }
 
@@ -186,8 +236,16 @@ impl TableIndexes {
         })
     }
 
-    /// Calls `each` with the number of the index in [`TableIndexes::all`] and the term for every entry of a row.
-    /// Values that are not of their type have none.
+    /// The same with only some of the indexes.
+    #[must_use]
+    pub fn only(&self, ids: &[Uuid]) -> TableIndexes {
+        let mut some = self.clone();
+        some.indexes.retain(|index| ids.contains(&index.id));
+        some
+    }
+
+    /// Calls `each` with the number of the index in [`TableIndexes::all`] and the term, or the value of a vector, for every
+    /// entry of a row. Values that are not of their type have none.
     pub fn visit_row(
         &self,
         row: &IndexedRow<'_>,
@@ -197,7 +255,7 @@ impl TableIndexes {
         let mut has_data = None;
         for (number, index) in self.indexes.iter().enumerate() {
             let mut put = |path: &[u8], value: &[u8]| {
-                index.encoder.visit_cell(path, value, scratch, |term| each(number, term));
+                index.visit_entries(path, value, scratch, |entry| each(number, entry));
             };
             match index.part {
                 IndexedPart::PartitionKey(position) if row.is_first => {

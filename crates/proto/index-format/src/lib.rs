@@ -1,8 +1,9 @@
 //! Attached secondary indexes as pure encoders, decoders and cursors: terms, components, sets of rows.
 //!
 //! Owns: the order of indexed values ([`terms`]), the bytes of `Index+<id>.db` ([`writer`], [`cursor`]) and of
-//! `Index+Rows.db` ([`rows`]), analysis of text ([`analysis`], [`sasi`]), patterns ([`like`]), runs of a build ([`runs`]), the index of a memtable ([`memtable`]), unions and
-//! intersections of rows ([`sets`]), the values of a search ([`search`]). Never: IO, clocks, the choice of an index, the
+//! `Index+Rows.db` ([`rows`]), analysis of text ([`analysis`], [`sasi`]), patterns ([`like`]), runs of a build ([`runs`]),
+//! the index of a memtable ([`memtable`]), unions and intersections of rows ([`sets`]), the definition of indexes of vectors
+//! ([`vectors`]), the values of a search ([`search`]). Never: IO, clocks, the choice of an index, the
 //! check of a row.
 //!
 //! A row id is the ordinal of a row in its file, static rows included. Row ids of one file ascend in the order of
@@ -14,7 +15,8 @@
 //! visits no block twice, so no bytes make it endless.
 //!
 //! Reading order: [`block`], [`postings`], `leaf`, `node`, [`writer`], [`range`], `walk`, [`cursor`], [`rows`],
-//! [`terms`], [`analysis`], [`like`], [`sasi`], [`indexed`], [`runs`], [`memtable`], [`sets`], [`search`]. Bytes: `docs/formats/index.md`.
+//! [`terms`], [`analysis`], [`like`], [`sasi`], [`distance`], [`vectors`], [`indexed`], [`runs`], [`memtable`], [`sets`],
+//! [`search`]. Bytes: `docs/formats/index.md`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -36,6 +38,7 @@ pub mod analysis;
 mod bits;
 pub mod block;
 pub mod cursor;
+pub mod distance;
 mod error;
 pub mod fuzz;
 mod id_set;
@@ -58,6 +61,7 @@ pub mod terms;
 mod tests;
 pub mod text;
 mod union;
+pub mod vectors;
 mod visibility;
 mod walk;
 pub mod writer;
@@ -66,7 +70,7 @@ pub use analysis::{Analysis, Tokens};
 pub use block::{Block, BlockKind, BlockRef};
 pub use cursor::{IndexCursor, Step};
 pub use error::IndexError;
-pub use indexed::{IndexedPart, IndexedRow, TableIndex, TableIndexes};
+pub use indexed::{IndexedPart, IndexedRow, IndexedValues, TableIndex, TableIndexes};
 pub use leaf::Counts;
 pub use like::{LikeKind, LikePattern, TermFilter};
 pub use memtable::{FilteredWalk, MemtableIndex, MemtableRows};
@@ -74,10 +78,11 @@ pub use range::TermRange;
 pub use rows::{Lookup, RowPlace, RowsReader, RowsSummary, RowsWriter};
 pub use search::{
     Frontier, IndexPredicate, IndexSearch, MatchedPartition, MatchedRows, Matches, Matching,
-    SearchLimits,
+    Neighbour, Neighbours, SearchLimits, VectorSearch,
 };
 pub use sets::{Intersection, Need, Predicate, SetError, SetStep};
 pub use sources::{Candidate, Fed, RowKey, Scope, Source, Wanted};
 pub use summary::{Footer, IndexSummary};
+pub use vectors::{OptimizeFor, Similarity, VectorDefect, VectorIndex, floats_of};
 pub use visibility::Visibility;
 pub use writer::IndexWriter;

@@ -6,6 +6,8 @@
 //! INV-search-1: an answer holds every match of its predicates up to its frontier, and the frontier lies after the start
 //! of the search. So a search that continues at the frontier misses nothing, and ends.
 
+use std::cmp::Ordering;
+
 use data::command::ReadCommand;
 use stdx::{Token, Uuid};
 
@@ -115,6 +117,68 @@ pub enum MatchedRows {
     Whole,
     /// The rows of these clusterings, serialised as in read commands; ascending in the order of the table.
     Rows(Vec<Vec<u8>>),
+}
+
+/// Most rows that a search by a vector gives.
+pub const VECTOR_ROWS_MAX: u32 = 65_536;
+
+/// A request for the rows whose vectors are nearest to a vector.
+#[derive(Clone, Debug)]
+pub struct VectorSearch {
+    /// Table, partitions, slices outside of which no row is wanted, the clock. Never reversed, without a position to
+    /// continue after. Its columns do not matter.
+    pub command: ReadCommand,
+    /// Id of the index of the vectors.
+    pub index: Uuid,
+    /// The vector.
+    pub vector: Vec<f32>,
+    /// Most rows, 1 to [`VECTOR_ROWS_MAX`].
+    pub limit: u32,
+    /// Predicates that a row must satisfy, all of them.
+    pub predicates: Vec<IndexPredicate>,
+}
+
+/// A row and how near its vector is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbour {
+    /// Score of the vector that the row has: larger is nearer.
+    pub score: f32,
+    /// Token of the key.
+    pub token: Token,
+    /// Serialised partition key.
+    pub key: Vec<u8>,
+    /// Clustering, serialised as in read commands. `None`: the table has no clustering columns.
+    pub clustering: Option<Vec<u8>>,
+}
+
+/// Answer to a [`VectorSearch`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbours {
+    /// Rows that satisfy all predicates, nearest first, each once. Rows of equal scores in table order.
+    pub rows: Vec<Neighbour>,
+    /// No further row qualifies, whatever the limit.
+    pub is_exhausted: bool,
+}
+
+impl Neighbours {
+    /// No row qualifies.
+    pub fn none() -> Neighbours {
+        Neighbours { rows: Vec::new(), is_exhausted: true }
+    }
+
+    /// The nearest of the answers of several shards or ranges, at most `limit`. `order`: of rows in the table.
+    pub fn merged(
+        parts: Vec<Neighbours>,
+        limit: usize,
+        order: impl Fn(&Neighbour, &Neighbour) -> Ordering,
+    ) -> Neighbours {
+        let mut is_exhausted = parts.iter().all(|part| part.is_exhausted);
+        let mut rows: Vec<Neighbour> = parts.into_iter().flat_map(|part| part.rows).collect();
+        rows.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| order(a, b)));
+        is_exhausted &= rows.len() <= limit;
+        rows.truncate(limit);
+        Neighbours { rows, is_exhausted }
+    }
 }
 
 /// Position up to which a search is complete.

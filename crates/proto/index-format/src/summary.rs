@@ -35,6 +35,12 @@ pub enum ComponentKind {
 }
 
 impl ComponentKind {
+    /// The kind whose header begins so. `None`: none does.
+    pub fn of_header(bytes: &[u8]) -> Option<ComponentKind> {
+        let kinds = [ComponentKind::Terms, ComponentKind::Rows, ComponentKind::Vectors];
+        kinds.into_iter().find(|kind| bytes.starts_with(&kind.magic()))
+    }
+
     fn magic(self) -> [u8; 4] {
         match self {
             ComponentKind::Terms => *b"HLIX",

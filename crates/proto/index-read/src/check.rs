@@ -1,13 +1,17 @@
-//! Checks of an answer of another node: it lies in the requested range, ascends, and makes progress.
+//! Checks of an answer of another node: it lies in the requested range, is in order, and makes progress.
 
 use std::cmp::Ordering;
 
 use data::ClusteringComparator;
 use data::clustering;
 use data::command::{Partitions, RingBound};
-use index_format::{Frontier, IndexSearch, MatchedPartition, MatchedRows, Matches};
+use index_format::{
+    Frontier, IndexSearch, MatchedPartition, MatchedRows, Matches, Neighbour, Neighbours,
+    VectorSearch,
+};
 use stdx::Token;
 
+use crate::nearest::compare_neighbours;
 use crate::position::compare;
 
 /// Checks an answer to a search.
@@ -38,6 +42,46 @@ pub fn check(
         check_rows(partition, search, order)?;
     }
     check_frontier(matches, search, order)
+}
+
+/// Checks an answer to a search by a vector.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_neighbours(
+    answer: &Neighbours,
+    search: &VectorSearch,
+    order: &ClusteringComparator,
+) -> Result<(), &'static str> {
+    if answer.rows.len() > usize::try_from(search.limit).unwrap_or(usize::MAX) {
+        return Err("it has more rows than were asked for");
+    }
+    if answer.rows.is_empty() && !answer.is_exhausted {
+        return Err("it has neither rows nor the end of them");
+    }
+    let mut before: Option<&Neighbour> = None;
+    for row in &answer.rows {
+        if row.score.is_nan() {
+            return Err("it has a score that is no number");
+        }
+        let is_of_table = match &row.clustering {
+            Some(row) => {
+                !order.is_empty() && clustering::check(row, order.len()) == Some(order.len())
+            }
+            None => order.is_empty(),
+        };
+        if !is_of_table {
+            return Err("it holds a clustering of another table");
+        }
+        if !is_within(&search.command.partitions, row.token, &row.key) {
+            return Err("it holds partitions that were not asked for");
+        }
+        if before.is_some_and(|before| compare_neighbours(before, row, order) != Ordering::Less) {
+            return Err("its rows are not best first");
+        }
+        before = Some(row);
+    }
+    Ok(())
 }
 
 /// The clustering that a search resumes after, if it resumes in this partition.

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The order of a table with so many `int` clustering columns, descending.
-fn order(columns: u16) -> ClusteringComparator {
+pub(crate) fn order(columns: u16) -> ClusteringComparator {
     let column = |id: u16, name: String, kind| Column {
         id: ColumnId(id),
         name: name.as_str().into(),
@@ -52,15 +52,15 @@ fn order(columns: u16) -> ClusteringComparator {
     })
 }
 
-fn row(value: i32) -> Vec<u8> {
+pub(crate) fn row(value: i32) -> Vec<u8> {
     ClusteringBuf::from_components([&value.to_be_bytes()[..]]).0
 }
 
-fn key(n: u8) -> Vec<u8> {
+pub(crate) fn key(n: u8) -> Vec<u8> {
     vec![b'k', n]
 }
 
-fn token(n: u8) -> Token {
+pub(crate) fn token(n: u8) -> Token {
     codec_token(&key(n))
 }
 

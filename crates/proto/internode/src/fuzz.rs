@@ -10,6 +10,9 @@ use crate::message::{ForwardAck, Hint, Mutation, MutationForward, Ping};
 use crate::read::ReadRequest;
 use crate::reply::ErrorReply;
 use crate::scan::{ScanPage, ScanRequest};
+use crate::vector_search::{
+    decode_neighbours, decode_vector_search, encode_neighbours, encode_vector_search,
+};
 use crate::verb::Verb;
 use stdx::invariant;
 
@@ -129,6 +132,28 @@ pub fn fuzz_internode_index_search(data: &[u8]) {
     }
 }
 
+/// A search by a vector, and its answer, from outside. Bytes are compared: a component may be no number.
+pub fn fuzz_internode_vector_search(data: &[u8]) {
+    if let Ok(search) = decode_vector_search(data) {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        encode_vector_search(&mut first, &search);
+        match decode_vector_search(&first) {
+            Ok(again) => encode_vector_search(&mut second, &again),
+            Err(error) => stdx::invariant::broken(format_args!("a search comes back: {error}")),
+        }
+        invariant!(first == second, "a search comes back");
+    }
+    if let Ok(answer) = decode_neighbours(data) {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        encode_neighbours(&mut first, &answer);
+        match decode_neighbours(&first) {
+            Ok(again) => encode_neighbours(&mut second, &again),
+            Err(error) => stdx::invariant::broken(format_args!("an answer comes back: {error}")),
+        }
+        invariant!(first == second, "an answer comes back");
+    }
+}
+
 fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
     let mut again = Vec::new();
     match (kind, Verb::from_number(verb)) {
@@ -179,6 +204,7 @@ fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
         (_, Some(Verb::Scan)) => fuzz_internode_scan(bytes),
         (_, Some(Verb::FilteredRead)) => fuzz_internode_filtered(bytes),
         (_, Some(Verb::IndexSearch)) => fuzz_internode_index_search(bytes),
+        (_, Some(Verb::VectorSearch)) => fuzz_internode_vector_search(bytes),
         _ => {}
     }
 }

@@ -65,16 +65,20 @@ pub fn encode_index_search(out: &mut Vec<u8>, search: &IndexSearch) {
     out.put_vint_unsigned(driving as u64);
     out.put_vint_unsigned(scanned);
     out.put_vint_unsigned(predicates.len() as u64);
-    for IndexPredicate { index, ranges, filter } in predicates {
-        out.put_bytes(index.as_bytes());
-        if is_filtered {
-            put_filter(out, filter.as_ref());
-        }
-        out.put_vint_unsigned(ranges.len() as u64);
-        ranges.iter().for_each(|range| put_range(out, range));
-    }
+    predicates.iter().for_each(|predicate| put_predicate(out, predicate, is_filtered));
     let limits = ReadLimits { rows: u64::from(keys), bytes, rows_per_partition: u32::MAX };
     encode_read(out, command, limits, false);
+}
+
+/// Writes a predicate, with its filter if `is_filtered`.
+pub(crate) fn put_predicate(out: &mut Vec<u8>, predicate: &IndexPredicate, is_filtered: bool) {
+    let IndexPredicate { index, ranges, filter } = predicate;
+    out.put_bytes(index.as_bytes());
+    if is_filtered {
+        put_filter(out, filter.as_ref());
+    }
+    out.put_vint_unsigned(ranges.len() as u64);
+    ranges.iter().for_each(|range| put_range(out, range));
 }
 
 fn put_filter(out: &mut Vec<u8>, filter: Option<&TermFilter>) {
@@ -152,7 +156,8 @@ pub fn decode_index_search(payload: &[u8]) -> Result<IndexSearch, DecodeError> {
     Ok(IndexSearch { command, predicates, matching, limits })
 }
 
-fn take_predicate(
+/// Reads what [`put_predicate`] wrote.
+pub(crate) fn take_predicate(
     reader: &mut Reader<'_>,
     is_filtered: bool,
 ) -> Result<IndexPredicate, DecodeError> {

@@ -40,6 +40,7 @@ pub mod message;
 pub mod read;
 pub mod reply;
 pub mod scan;
+pub mod vector_search;
 pub mod verb;
 
 pub use filtered::{FilteredAnswer, FilteredRead, encode_filtered_read};
@@ -56,6 +57,9 @@ pub use message::{
 pub use read::{ReadLimits, ReadRequest, encode_read};
 pub use reply::ErrorReply;
 pub use scan::{ScanCost, ScanEnd, ScanPage, ScanRequest};
+pub use vector_search::{
+    decode_neighbours, decode_vector_search, encode_neighbours, encode_vector_search,
+};
 pub use verb::Verb;
 
 #[cfg(test)]

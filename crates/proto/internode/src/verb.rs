@@ -71,6 +71,8 @@ verbs! {
     FilteredRead = 0x0304;
     /// Keys of the rows of a range that satisfy predicates of indexes ([`crate::encode_index_search`]).
     IndexSearch = 0x0305;
+    /// Keys of the rows of a range whose vectors are nearest to a vector ([`crate::encode_vector_search`]).
+    VectorSearch = 0x0306;
     /// Paxos: promise a ballot, and read.
     PaxosPrepare = 0x0401;
     /// Paxos: accept a value.

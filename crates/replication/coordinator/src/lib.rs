@@ -49,7 +49,9 @@ pub use replica::{
 };
 pub use replicated::batch::{BatchLog, BatchReplay, Batches, LoggedBatch};
 pub use replicated::counter::{Counters, IdOrigin};
-pub use replicated::index::{IndexOrder, IndexReadError, IndexReads, IndexedRead, Unselective};
+pub use replicated::index::{
+    IndexOrder, IndexReadError, IndexReads, IndexedRead, NearestError, NearestOrder, Unselective,
+};
 pub use replicated::read::{ReadOptions, ReadRepairCounts, Reads};
 pub use replicated::scan::{FoldError, FoldOf, FoldOrder, FoldSink, Folded, Scans};
 pub use replicated::write::Writer;
@@ -315,7 +317,10 @@ impl Coordinator {
 fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
     let is_read = matches!(
         request,
-        ShardRequest::Read(_) | ShardRequest::Replica(_) | ShardRequest::Search(_)
+        ShardRequest::Read(_)
+            | ShardRequest::Replica(_)
+            | ShardRequest::Search(_)
+            | ShardRequest::SearchVectors(_)
     );
     if is_read && !reply.is_wanted() {
         // The caller's deadline passed while the request was in the ring. Writes run regardless:
@@ -339,6 +344,9 @@ fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
             }
             ShardRequest::Search(search) => {
                 ShardReply::Matches(local.env().replica.search(&search).await)
+            }
+            ShardRequest::SearchVectors(search) => {
+                ShardReply::Neighbours(local.env().replica.search_vectors(&search).await)
             }
             ShardRequest::Count(lead) => Box::pin(rooms.counters.lead_for_shard(*lead)).await,
             ShardRequest::Lwt(request) => ShardReply::Lwt(rooms.lwt.serve(request).await),

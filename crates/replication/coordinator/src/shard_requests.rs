@@ -1,6 +1,6 @@
 //! Requests between the shards of one node.
 
-use index_format::{IndexSearch, Matches};
+use index_format::{IndexSearch, Matches, Neighbours, VectorSearch};
 use replica::{Origin, PackedPage, PackedRead, ReplicaMutation, ReplicaQuery};
 use rt::Mesh;
 use store::{ReplicaRead, StoreError};
@@ -20,6 +20,8 @@ pub enum ShardRequest {
     Replica(Box<ReplicaQuery>),
     /// Search indexes.
     Search(Box<IndexSearch>),
+    /// Search nearest rows.
+    SearchVectors(Box<VectorSearch>),
     /// Lead increments of counters.
     Count(Box<Lead>),
     /// A request of conditional writes and serial reads to the shard that owns a partition.
@@ -37,6 +39,8 @@ pub enum ShardReply {
     Replica(Result<ReplicaRead, StoreError>),
     /// To `Search`.
     Matches(Result<Matches, StoreError>),
+    /// To `SearchVectors`.
+    Neighbours(Result<Neighbours, StoreError>),
     /// To `Count`, with the events of its trace.
     Counted(Result<(), ReplicatedError>, Vec<String>),
     /// To `Lwt`.

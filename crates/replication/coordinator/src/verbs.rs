@@ -28,6 +28,9 @@ pub(crate) const VERBS: &[(Verb, VerbHandler<Rooms>)] = &[
     (Verb::IndexSearch, |rooms, request, responder| {
         rooms.replica_reads.serve_search(&request, responder);
     }),
+    (Verb::VectorSearch, |rooms, request, responder| {
+        rooms.replica_reads.serve_vector_search(&request, responder);
+    }),
     (Verb::PaxosRefresh, paxos),
     (Verb::PaxosPrune, paxos),
     (Verb::PaxosRepair, |rooms, request, responder| rooms.lwt.serve_handover(&request, responder)),

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use data::{MutationRef, RowFilter};
-use index_format::{IndexSearch, Matches};
+use index_format::{IndexSearch, Matches, Neighbours, VectorSearch};
 use stdx::{ShardId, ShardMap, TableId, Token};
 use store::{ReadScope, ReplicaRead, ReplicaShown, Store, StoreError};
 
@@ -119,15 +119,20 @@ pub struct Replica {
     store: Store,
     /// Searches in the store's place, in tests.
     searcher: OnceCell<IndexSearcher>,
+    vector_searcher: OnceCell<VectorSearcher>,
 }
 
 /// Searches in the place of a shard's store, for tests.
 pub type IndexSearcher =
     Rc<dyn Fn(IndexSearch) -> Pin<Box<dyn Future<Output = Result<Matches, StoreError>>>>>;
 
+/// The same of searches by vectors.
+pub type VectorSearcher =
+    Rc<dyn Fn(VectorSearch) -> Pin<Box<dyn Future<Output = Result<Neighbours, StoreError>>>>>;
+
 impl Replica {
     pub(crate) fn new(store: Store) -> Replica {
-        Replica { store, searcher: OnceCell::new() }
+        Replica { store, searcher: OnceCell::new(), vector_searcher: OnceCell::new() }
     }
 
     /// Checks that there is room for writes of this origin. Tables whose rows show metadata have a
@@ -201,6 +206,22 @@ impl Replica {
             return searcher(search.clone()).await;
         }
         self.store.reader().search_index(search).await
+    }
+
+    /// See [`Replica::search_with`].
+    pub fn search_vectors_with(&self, searcher: VectorSearcher) {
+        let _ = self.vector_searcher.set(searcher);
+    }
+
+    /// Searches the rows of this shard whose vectors are nearest, best first.
+    ///
+    /// # Errors
+    /// Those of the store's searches; `IndexNotAvailable` for an index that is unknown here or not built yet.
+    pub async fn search_vectors(&self, search: &VectorSearch) -> Result<Neighbours, StoreError> {
+        if let Some(searcher) = self.vector_searcher.get() {
+            return searcher(search.clone()).await;
+        }
+        self.store.reader().search_vectors(search).await
     }
 
     /// Reads this shard's data as a replica: with tombstones, for a coordinator that merges. With a

@@ -35,9 +35,10 @@ mod serve_scan;
 mod shard_reads;
 mod tables;
 mod token_range;
+mod vector_search;
 mod verbs;
 
-pub use apply::{Admitted, IndexSearcher, Origin, Replica, ReplicaMutation};
+pub use apply::{Admitted, IndexSearcher, Origin, Replica, ReplicaMutation, VectorSearcher};
 pub use cluster_parts::{ClusterParts, EpochWait, HintSink, NoHints, ReplicationSettings};
 pub use cluster_view::ClusterView;
 pub use env::{Env, Joined};
@@ -62,4 +63,5 @@ pub use serve_read::ReplicaReads;
 pub use shard_reads::{ShardReads, add as add_stats};
 pub use tables::TableFacts;
 pub use token_range::{part_of, tokens_of};
+pub use vector_search::search_vectors_node;
 pub use verbs::{VerbHandler, VerbRegistry};

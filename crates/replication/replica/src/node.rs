@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use index_format::{IndexSearch, Matches};
+use index_format::{IndexSearch, Matches, Neighbours, VectorSearch};
 use stdx::ShardId;
 use store::{ReplicaRead, StoreError};
 
@@ -30,6 +30,13 @@ pub trait Node: Clone + 'static {
         shard: ShardId,
         search: IndexSearch,
     ) -> impl Future<Output = Result<Matches, StoreError>> + 'static;
+
+    /// Searches the nearest rows of another shard of this node.
+    fn neighbours_of(
+        &self,
+        shard: ShardId,
+        search: VectorSearch,
+    ) -> impl Future<Output = Result<Neighbours, StoreError>> + 'static;
 
     /// Requests a packed page from another shard of this node.
     fn packed_page_of(

@@ -35,7 +35,7 @@ async fn write(rt: &Rt, table: &Table, count: u32, values: u32) -> (SstableReade
     let stats = sst_format::EncodingStats::NONE;
     let mut options =
         WriterOptions::for_table(table, Generation(1), u64::from(count), stats).unwrap();
-    options.indexing = Some(Indexing { indexes, budget_bytes: 0, rt: rt.clone() });
+    options.indexing = Some(Indexing { indexes, budget_bytes: 0, vector_bytes: 0, rt: rt.clone() });
     fs.create_dir_all("out").await.unwrap();
     let mut writer = SstableWriter::create(&fs, "out", table, options).await.unwrap();
     let mut keys: Vec<Vec<u8>> = (0..count).map(|n| n.to_be_bytes().to_vec()).collect();
@@ -71,14 +71,14 @@ async fn spill_files(fs: &Fs) -> usize {
 
 async fn rows(reader: &SstableReader, range: TermRange) -> Result<Vec<u32>> {
     let index = reader.index(ID).unwrap();
-    let mut cursor = IndexCursor::new(&index.summary, vec![range]);
+    let mut cursor = IndexCursor::new(index.terms().unwrap(), vec![range]);
     let mut rows = Vec::new();
     loop {
         match cursor.advance().unwrap() {
             Step::Row(row) => rows.push(row),
             Step::End => return Ok(rows),
             Step::NeedBlock(at) => {
-                cursor.feed(reader.load_index_block(IndexComponent::Terms(ID), at).await?);
+                cursor.feed(reader.load_index_block(IndexComponent::Entries(ID), at).await?);
             }
         }
     }
@@ -107,7 +107,7 @@ fn runs_beyond_the_budget_are_spilled_and_merged() {
         assert_eq!(spill_files(&rt.fs()).await, 0, "the file is removed");
         let numbers = numbers(&reader).await;
         assert_eq!(numbers.len(), 60_000);
-        let counts = reader.index(ID).unwrap().summary.counts;
+        let counts = reader.index(ID).unwrap().terms().unwrap().counts;
         assert_eq!((counts.terms, counts.ids), (50_000, 60_000));
         assert_eq!(rows(&reader, TermRange::all()).await.unwrap().len(), 60_000);
         for value in (0..50_000).step_by(997) {
@@ -141,7 +141,7 @@ fn every_flipped_byte_of_a_component_is_found_at_opening_or_reading() {
         let (reader, _) = write(&rt, &table, 60, 20).await;
         read_through(&reader).await.unwrap();
         let mut found = BTreeSet::new();
-        for component in [IndexComponent::Rows, IndexComponent::Terms(ID)] {
+        for component in [IndexComponent::Rows, IndexComponent::Entries(ID)] {
             let path = reader.meta().file(crate::Component::Attached(component.name()));
             let bytes = fs.read(&path, 1 << 20).await.unwrap();
             for at in 0..bytes.len() {

@@ -3,7 +3,8 @@
 //! Rows pass [`IndexBuild::row`] with their offsets; the file set's end writes the components
 //! ([`IndexBuild::finish`]). Pairs of a term and a row are sorted in small runs, at most [`SORTED_BYTES`] at once, as a
 //! shard must not be held up. Runs stay in memory up to a budget; then they are merged into one run of a spill file,
-//! which belongs to the file set: it is encrypted as its components are, and removed with an unfinished set.
+//! which belongs to the file set: it is encrypted as its components are, and removed with an unfinished set. Vectors
+//! ([`super::vectors`]) stay in memory up to a budget of their own.
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,13 +12,15 @@ use std::rc::Rc;
 use bytes::Bytes;
 use index_format::runs::{Fill, MergeStep, Run, RunBuilder, RunMerger, RunWriter};
 use index_format::{
-    Block, BlockRef, IndexError, IndexWriter, IndexedRow, RowsWriter, TableIndex, TableIndexes,
+    Block, BlockRef, IndexError, IndexWriter, IndexedRow, IndexedValues, RowsWriter, TableIndex,
+    TableIndexes,
 };
 use rt::Rt;
 use sst_format::{AttachedName, Component};
 use stdx::{Token, Uuid};
 
 use super::output::Output;
+use super::vectors::VectorBuild;
 use super::{AttachedWriter, SstableWriter};
 use crate::indexes::{IndexComponent, of_index, read_block};
 use crate::set_files::{ComponentFile, SetFiles};
@@ -26,7 +29,7 @@ use crate::{Result, SstableError};
 /// Bytes of pairs that are sorted without a pause.
 const SORTED_BYTES: usize = 128 << 10;
 /// Bytes that are collected for a component before its writer gets them.
-const PIECE_BYTES: usize = 64 << 10;
+pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// Pairs that are merged between two checks of the clock.
 const PAIRS_PER_LOOK: usize = 64;
 
@@ -37,16 +40,19 @@ pub struct Indexing {
     pub indexes: Rc<TableIndexes>,
     /// Bytes of sorted runs that stay in memory, for all indexes together.
     pub budget_bytes: usize,
+    /// Bytes of vectors that are made one segment of an index, for all indexes of vectors together.
+    pub vector_bytes: usize,
     /// The shard, whose other tasks get their turns during a merge.
     pub rt: Rt,
 }
 
 impl fmt::Debug for Indexing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Indexing { indexes, budget_bytes, .. } = self;
+        let Indexing { indexes, budget_bytes, vector_bytes, rt: _ } = self;
         f.debug_struct("Indexing")
             .field("indexes", indexes)
             .field("budget_bytes", budget_bytes)
+            .field("vector_bytes", vector_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -72,27 +78,54 @@ pub(super) struct IndexBuild {
     /// Offset of the partition of the last row.
     partition: Option<u64>,
     /// One for each index.
-    sorters: Vec<Sorter>,
+    parts: Vec<Part>,
     scratch: Vec<u8>,
     /// A row that could not be entered: rows return no error of their own, which each would pay for.
     failed: Option<IndexError>,
 }
 
+/// The build of one index.
+enum Part {
+    Terms(Box<Sorter>),
+    Vectors(Box<VectorBuild>),
+}
+
+impl Part {
+    fn push(&mut self, entry: &[u8], row: u32) -> std::result::Result<bool, IndexError> {
+        match self {
+            Part::Terms(sorter) => sorter.push(entry, row),
+            Part::Vectors(vectors) => vectors.push(entry, row),
+        }
+    }
+}
+
 impl IndexBuild {
-    /// Begins `Index+Rows.db`.
+    /// Begins `Index+Rows.db`, and the components of vectors.
     pub(super) async fn begin(
         writer: &mut SstableWriter,
         indexing: &Indexing,
     ) -> Result<IndexBuild> {
-        let Indexing { indexes, budget_bytes, rt } = indexing;
+        let Indexing { indexes, budget_bytes, vector_bytes, rt } = indexing;
         let rows_file = AttachedWriter::begin(writer, IndexComponent::Rows.attached()).await?;
         let budget = budget_bytes / indexes.all().len().max(1);
+        let of_vectors = indexes.all().iter().filter(|index| index.vectors().is_some()).count();
+        let mut parts = Vec::with_capacity(indexes.all().len());
+        for index in indexes.all() {
+            parts.push(match &index.values {
+                IndexedValues::Terms(_) => Part::Terms(Box::new(Sorter::new(index, budget))),
+                IndexedValues::Vectors(vectors) => {
+                    let budget = vector_bytes / of_vectors.max(1);
+                    let build = VectorBuild::begin(writer, index, vectors, budget).await?;
+                    Part::Vectors(Box::new(build))
+                }
+            });
+        }
         Ok(IndexBuild {
             rt: rt.clone(),
             rows: RowsWriter::new(),
             rows_file,
             partition: None,
-            sorters: indexes.all().iter().map(|index| Sorter::new(index, budget)).collect(),
+            parts,
             indexes: indexes.clone(),
             scratch: Vec::new(),
             failed: None,
@@ -129,11 +162,11 @@ impl IndexBuild {
             row: placed.row,
             is_first,
         };
-        let sorters = &mut self.sorters;
+        let parts = &mut self.parts;
         let (mut result, mut is_full) = (Ok(()), self.rows_file.is_full());
         self.indexes.visit_row(&row, &mut self.scratch, |number, term| {
-            let Some(sorter) = sorters.get_mut(number) else { return };
-            match sorter.push(term, id) {
+            let Some(part) = parts.get_mut(number) else { return };
+            match part.push(term, id) {
                 Ok(full) => is_full |= full,
                 Err(error) => result = Err(error),
             }
@@ -141,15 +174,17 @@ impl IndexBuild {
         result.map(|()| is_full)
     }
 
-    /// Writes full requests, and spills runs beyond the budget.
+    /// Writes full requests, spills runs and makes segments of vectors beyond the budget.
     pub(super) async fn write_full(&mut self, files: &SetFiles) -> Result<()> {
         self.check(files)?;
         if self.rows_file.is_full() {
             self.rows_file.write_full().await?;
         }
-        for sorter in &mut self.sorters {
-            if sorter.is_full() {
-                sorter.spill(files, &self.rt).await?;
+        for part in &mut self.parts {
+            match part {
+                Part::Terms(sorter) if sorter.is_full() => sorter.spill(files, &self.rt).await?,
+                Part::Vectors(vectors) if vectors.is_full() => vectors.build(&self.rt).await?,
+                Part::Terms(_) | Part::Vectors(_) => {}
             }
         }
         Ok(())
@@ -165,15 +200,18 @@ impl IndexBuild {
         }
     }
 
-    /// Writes the rest of all components. The writer has no other attached component open.
+    /// Writes the rest of all components.
     pub(super) async fn finish(mut self, writer: &mut SstableWriter) -> Result<()> {
         self.check(&writer.files)?;
         let rows_path = writer.file(Component::Attached(self.rows_file.kind().name));
         let summary = self.rows.finish().map_err(|error| of_index(&rows_path, 0, &error))?;
         self.rows_file.put(&self.rows.take_output());
         self.rows_file.finish(writer).await?;
-        for sorter in std::mem::take(&mut self.sorters) {
-            sorter.finish(writer, summary.rows, &self.rt).await?;
+        for part in std::mem::take(&mut self.parts) {
+            match part {
+                Part::Terms(sorter) => sorter.finish(writer, summary.rows, &self.rt).await?,
+                Part::Vectors(vectors) => vectors.finish(writer, summary.rows, &self.rt).await?,
+            }
         }
         Ok(())
     }
@@ -289,8 +327,13 @@ impl Sorter {
     }
 
     /// Writes the component, and removes the spill file.
-    async fn finish(mut self, writer: &mut SstableWriter, rows: u32, rt: &Rt) -> Result<()> {
-        let component = IndexComponent::Terms(self.id);
+    async fn finish(
+        mut self: Box<Self>,
+        writer: &mut SstableWriter,
+        rows: u32,
+        rt: &Rt,
+    ) -> Result<()> {
+        let component = IndexComponent::Entries(self.id);
         let mut file = AttachedWriter::begin(writer, component.attached()).await?;
         let path = writer.file(Component::Attached(component.name()));
         let of = |error: IndexError| of_index(&path, 0, &error);

@@ -7,14 +7,52 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use data::MutationRef;
-use index_format::{IndexedRow, MemtableIndex, RowKey, Scope, TableIndexes};
+use index_format::{
+    IndexedRow, IndexedValues, MemtableIndex, RowKey, Scope, TableIndex, TableIndexes,
+};
 use stdx::{Token, Uuid};
+
+use super::vectors::MemtableVectors;
+
+/// Entries of one index.
+enum Entries {
+    Terms(MemtableIndex<Arc<RowKey>>),
+    Vectors(MemtableVectors),
+}
+
+impl Entries {
+    fn of(index: &TableIndex) -> Entries {
+        match index.values {
+            IndexedValues::Terms(_) => Entries::Terms(MemtableIndex::default()),
+            IndexedValues::Vectors(_) => Entries::Vectors(MemtableVectors::default()),
+        }
+    }
+
+    /// Returns the bytes by which they grew, those of the row's key not counted.
+    fn insert(&mut self, index: &TableIndex, entry: &[u8], row: Arc<RowKey>) -> usize {
+        match (self, &index.values) {
+            (Entries::Terms(terms), _) => terms.insert(entry, row),
+            (Entries::Vectors(vectors), IndexedValues::Vectors(definition)) => {
+                let vector = definition.vector_of(entry);
+                vector.map_or(0, |vector| vectors.insert(vector, row))
+            }
+            (Entries::Vectors(_), IndexedValues::Terms(_)) => 0,
+        }
+    }
+
+    fn drop_some(&mut self, count: usize) -> bool {
+        match self {
+            Entries::Terms(terms) => terms.drop_some(count),
+            Entries::Vectors(vectors) => vectors.drop_some(count),
+        }
+    }
+}
 
 /// See the module.
 pub(crate) struct MemtableIndexes {
     indexes: Rc<TableIndexes>,
     /// One for each index.
-    maps: Vec<MemtableIndex<Arc<RowKey>>>,
+    maps: Vec<Entries>,
     scratch: Vec<u8>,
     bytes: usize,
     /// A row could not be entered: its clustering has no byte-comparable form.
@@ -23,7 +61,7 @@ pub(crate) struct MemtableIndexes {
 
 impl MemtableIndexes {
     pub(super) fn new(indexes: Rc<TableIndexes>) -> MemtableIndexes {
-        let maps = indexes.all().iter().map(|_| MemtableIndex::default()).collect();
+        let maps = indexes.all().iter().map(Entries::of).collect();
         MemtableIndexes { indexes, maps, scratch: Vec::new(), bytes: 0, is_partial: false }
     }
 
@@ -32,8 +70,23 @@ impl MemtableIndexes {
         self.bytes
     }
 
-    /// The index of that id. `None`: rows are missing in it.
-    pub(super) fn get(&self, id: Uuid) -> Option<&MemtableIndex<Arc<RowKey>>> {
+    /// Terms of the index of that id. `None`: rows are missing in it, or it is one of vectors.
+    pub(super) fn terms(&self, id: Uuid) -> Option<&MemtableIndex<Arc<RowKey>>> {
+        match self.get(id)? {
+            Entries::Terms(terms) => Some(terms),
+            Entries::Vectors(_) => None,
+        }
+    }
+
+    /// Vectors of the index of that id. `None`: rows are missing in it, or it is one of terms.
+    pub(super) fn vectors(&self, id: Uuid) -> Option<&MemtableVectors> {
+        match self.get(id)? {
+            Entries::Terms(_) => None,
+            Entries::Vectors(vectors) => Some(vectors),
+        }
+    }
+
+    fn get(&self, id: Uuid) -> Option<&Entries> {
         let number = self.indexes.all().iter().position(|index| index.id == id)?;
         self.maps.get(number).filter(|_| !self.is_partial)
     }
@@ -78,7 +131,7 @@ impl MemtableIndexes {
                 grown += slot.as_ref().map_or(0, |key| key.memory_bytes());
             }
             match slot {
-                Some(key) => grown += map.insert(term, key.clone()),
+                Some(key) => grown += map.insert(index, term, key.clone()),
                 None => *is_partial = true,
             }
         });

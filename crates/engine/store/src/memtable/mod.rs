@@ -17,6 +17,7 @@ mod partition;
 mod plain;
 mod rows;
 mod slot;
+mod vectors;
 mod view;
 
 use std::cell::{Cell, RefCell};
@@ -40,6 +41,7 @@ pub(crate) use key::Key;
 pub(crate) use partition::PartitionVersion;
 use plain::{Chunks, only_row};
 use slot::{Slot, Versions, key_of};
+pub(crate) use vectors::MemtableVectors;
 pub(crate) use view::RowsFrom;
 
 /// Items that are written between two checks of the clock: some 20 us, small against a turn.
@@ -105,7 +107,16 @@ impl Memtable {
         id: Uuid,
         f: impl FnOnce(&MemtableIndex<Arc<RowKey>>) -> R,
     ) -> Option<R> {
-        self.indexes.borrow().as_ref()?.get(id).map(f)
+        self.indexes.borrow().as_ref()?.terms(id).map(f)
+    }
+
+    /// Runs `f` on the vectors of the index of that id. `None`: the memtable has rows that are not in it.
+    pub(crate) fn with_vectors<R>(
+        &self,
+        id: Uuid,
+        f: impl FnOnce(&MemtableVectors) -> R,
+    ) -> Option<R> {
+        self.indexes.borrow().as_ref()?.vectors(id).map(f)
     }
 
     pub(crate) fn is_replayed(&self) -> bool {

@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use data::command::ReadCommand;
-use index_format::search::{IndexSearch, MatchedPartition, Matches};
+use index_format::search::{IndexSearch, MatchedPartition, Matches, Neighbours, VectorSearch};
 use sstable::CursorBuffers;
 
 use crate::env::Env;
@@ -82,6 +82,15 @@ impl Reader {
     pub async fn search_index(&self, search: &IndexSearch) -> Result<Matches, StoreError> {
         // Boxed: callers would carry its memory.
         Box::pin(index_search::search_view(self, search)).await
+    }
+
+    /// Searches the rows whose vectors are nearest to a vector. Scores are those of the vectors that the rows have now; of
+    /// files with many vectors the answer is approximate.
+    ///
+    /// # Errors
+    /// `Invalid`: impossible vector, limit or predicate; else those of [`Reader::search_index`].
+    pub async fn search_vectors(&self, search: &VectorSearch) -> Result<Neighbours, StoreError> {
+        Box::pin(index_search::vectors::search_nearest(self, search)).await
     }
 
     /// Reads rows that a search gave, in order, over one view; `command` without a position to resume from.

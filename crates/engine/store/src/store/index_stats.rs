@@ -1,6 +1,6 @@
 //! Numbers of the indexes of a table.
 
-use sstable::{Component, IndexComponent};
+use sstable::{Component, IndexComponent, IndexEntries};
 use stdx::{TableId, Token, Uuid};
 
 use crate::store::Store;
@@ -27,11 +27,11 @@ pub struct IndexedFile {
     pub path: String,
     /// Rows of the SSTable, static and deleted ones included.
     pub rows: u64,
-    /// Different terms.
+    /// Different terms, or vectors.
     pub terms: u64,
-    /// Pairs of a term and a row.
+    /// Pairs of a term and a row, or vectors.
     pub entries: u64,
-    /// Smallest and largest term.
+    /// Smallest and largest term; empty for vectors.
     pub bounds: (Vec<u8>, Vec<u8>),
     /// Bytes of the component of terms.
     pub bytes: u64,
@@ -61,13 +61,23 @@ impl Store {
 fn indexed_file(file: &TableFile, index: Uuid) -> Option<IndexedFile> {
     let open = file.reader.index(index)?;
     let meta = file.reader.meta();
+    let (terms, entries, bounds) = match &open.entries {
+        IndexEntries::Terms(summary) => {
+            let bounds = (summary.min.clone(), summary.max.clone());
+            (summary.counts.terms, summary.counts.ids, bounds)
+        }
+        IndexEntries::Vectors(segments) => {
+            let vectors = segments.iter().map(|segment| u64::from(segment.nodes)).sum();
+            (vectors, vectors, Default::default())
+        }
+    };
     Some(IndexedFile {
         path: meta.file(Component::Data),
-        rows: u64::from(open.summary.rows),
-        terms: open.summary.counts.terms,
-        entries: open.summary.counts.ids,
-        bounds: (open.summary.min.clone(), open.summary.max.clone()),
-        bytes: file.reader.index_bytes(IndexComponent::Terms(index)),
+        rows: u64::from(open.rows.rows),
+        terms,
+        entries,
+        bounds,
+        bytes: file.reader.index_bytes(IndexComponent::Entries(index)),
         rows_bytes: file.reader.index_bytes(IndexComponent::Rows),
         tokens: (meta.first_token(), meta.last_token()),
     })

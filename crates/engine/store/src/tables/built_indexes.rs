@@ -94,7 +94,7 @@ pub(crate) fn disuse_others(indexes: &TableIndexes, files: &[Rc<TableFile>]) {
     for (index, file) in indexes.all().iter().flat_map(|i| files.iter().map(move |f| (i, f))) {
         let is_other = |open: OpenIndex| open.definition != index.definition;
         if file.reader.index(index.id).is_some_and(is_other) {
-            let component = IndexComponent::Terms(index.id);
+            let component = IndexComponent::Entries(index.id);
             let file_name = file.reader.meta().file(Component::Attached(component.name()));
             let what = format!("it is of another index than \"{}\" is now", index.name);
             let error = SstableError::Unsupported { file: file_name, what };

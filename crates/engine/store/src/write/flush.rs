@@ -38,6 +38,10 @@ pub(crate) const REQUEST_BYTES: usize = 1024 * 1024;
 const INDEXING_PART: usize = 16;
 /// Least and most bytes in which the indexes of a file are sorted.
 const INDEXING_BYTES: (usize, usize) = (1 << 20, 32 << 20);
+/// Vectors of a file have this many times the memory of sorting: a search walks each segment that they make.
+const VECTORS_PART: usize = 2;
+/// Least and most bytes of vectors that become one segment.
+const VECTOR_BYTES: (usize, usize) = (4 << 20, 512 << 20);
 
 /// Passes items on to a writer; partitions from which nothing is left are not begun.
 pub(crate) struct Sieve {
@@ -383,6 +387,7 @@ impl Writer {
         Indexing {
             indexes: Rc::new(indexes),
             budget_bytes: share.clamp(INDEXING_BYTES.0, INDEXING_BYTES.1),
+            vector_bytes: (share * VECTORS_PART).clamp(VECTOR_BYTES.0, VECTOR_BYTES.1),
             rt: self.env.rt.clone(),
         }
     }

@@ -76,6 +76,7 @@ fn report(table: &Table, index: &IndexMetadata, stats: Option<&IndexStats>) -> I
     let sstables = files.iter().map(|file| (file.path.clone(), sstable(file, shows_text)));
     let rules = match index.rules {
         IndexRules::Sai => "sai",
+        IndexRules::Sasi => "sasi",
         IndexRules::Legacy => "legacy_local_table",
     };
     IndexReport {

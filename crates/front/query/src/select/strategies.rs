@@ -12,12 +12,13 @@ use crate::sink::ResultSink;
 use crate::tombstones::Tombstones;
 use crate::virtual_tables;
 use coordinator::{
-    FoldError, FoldOf, FoldOrder, IndexOrder, IndexReadError, ReadOptions, ReadTrace,
-    ReplicatedRead, ShardFilter, Unselective, Wanted,
+    FoldError, FoldOf, FoldOrder, IndexOrder, IndexReadError, NearestError, NearestOrder,
+    ReadOptions, ReadTrace, ReplicatedRead, ShardFilter, Unselective, Wanted,
 };
 use cql_exec::{SelectExec, SelectFold};
 use cql_plan::plan::ExecuteOptions;
-use cql_plan::select::BoundSelect;
+use cql_plan::select::{BoundSelect, NearestQuery};
+use data::RowFilter;
 use data::command::{Partitions, ReadCommand};
 use rt::sync::Permit;
 use std::rc::Rc;
@@ -66,7 +67,9 @@ pub(super) fn begin(
     let plan = &*statement.plan.select;
     match (statement.plan.strategy, plan.index_plan()) {
         (ReadStrategy::Virtual, _) => return Ok(()),
-        (ReadStrategy::Indexed, Some(indexes)) => bound.search_by(indexes.bind(values, options)?),
+        (ReadStrategy::Indexed | ReadStrategy::Nearest, Some(indexes)) => {
+            bound.search_by(indexes.bind(values, options)?);
+        }
         _ => {}
     }
     executor.latencies.note_table(plan.table().id);
@@ -81,6 +84,9 @@ impl<S: ResultSink> Read<S> {
         reading: Reading<'_>,
         body: &mut Vec<u8>,
     ) -> Result<Option<Found>> {
+        if let Some(nearest) = &bound.nearest {
+            return self.read_nearest(bound, nearest, reading, body).await.map(Some);
+        }
         if self.statement.plan.strategy != ReadStrategy::Indexed {
             return self.read_computed(bound, reading, body).await.map(Some);
         }
@@ -132,6 +138,56 @@ impl<S: ResultSink> Read<S> {
             if let Some(unselective) = read.unselective {
                 self.note_unselective(bound, unselective, &stats);
             }
+        }
+        Ok(Found { done: exec.finish()?, stats, bytes })
+    }
+
+    /// Reads the rows nearest to a vector.
+    async fn read_nearest(
+        &self,
+        bound: &BoundSelect,
+        nearest: &NearestQuery,
+        reading: Reading<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<Found> {
+        let plan = &*self.statement.plan.select;
+        let Reading { trace, patience, charge, .. } = reading;
+        let order = self.order(bound, &reading);
+        let _permit = self.permit(bound).await;
+        let limit = self.executor.account.answer_bytes_max();
+        let order_of_rows = NearestOrder {
+            table: plan.table(),
+            index: nearest.index,
+            vectors: nearest.vectors,
+            column: nearest.column,
+            vector: &nearest.vector,
+            rows: bound.limit,
+            predicates: bound.index_predicates(),
+            filter: bound.filters.as_deref().map(|filters| filters as &dyn RowFilter),
+            replicas: order.as_ref(),
+            trace,
+            bytes_max: limit,
+        };
+        let mut exec = SelectExec::new(plan, bound, body);
+        let tombstones = Tombstones::new(&self.executor.settings, bound.is_one_page(plan));
+        let counters = &self.executor.counters;
+        let (mut stats, mut bytes) = (ReadStats::default(), 0);
+        // One partition or one range.
+        for command in bound.reads() {
+            let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
+            let mut counting = Counting { sink, bytes: 0 };
+            let index_reads = self.executor.coordinator.scans().index_reads();
+            let read = index_reads.read_nearest(command, &order_of_rows, &mut counting).await;
+            bytes += counting.bytes;
+            let read = read.map_err(|error| match error {
+                NearestError::Read(error) => self.index_failure(error, order.as_ref()),
+                NearestError::TooLarge => self.executor.result_too_large(limit, self.consistency),
+            })?;
+            self.check_room(charge)?;
+            if order.is_none() && tombstones.refuses(read.tombstones) {
+                return Err(self.too_many_tombstones(read.tombstones));
+            }
+            add_stats(&mut stats, &read);
         }
         Ok(Found { done: exec.finish()?, stats, bytes })
     }

@@ -108,6 +108,7 @@ impl RowFold for Fold {
             protocol_version: self.protocol_version,
             // Nothing that is folded asks for random values.
             uuids: UuidSource::new(0),
+            nearest: None,
         };
         Box::new(OnShard { plan: self.plan.clone(), bound })
     }

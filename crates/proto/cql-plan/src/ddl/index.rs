@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use cql_syntax::ast::{CreateIndex, DropIndex, PropertyValue};
 use schema::{
-    INDEX_CLASS, INDEX_TARGET, IndexKind, IndexMetadata, IndexRules, IndexTarget, Keyspace, Table,
-    index_id,
+    ColumnKind, INDEX_CLASS, INDEX_TARGET, IndexKind, IndexMetadata, IndexRules, IndexTarget,
+    Keyspace, Table, index_id,
 };
 use types::name::quote_identifier;
 
@@ -267,8 +267,13 @@ fn check_supported(
     for target in &index.targets {
         let Some(column) = index.table.column(&target.column) else { continue };
         let ty = target::term_type(column, target.part);
-        if rules == IndexRules::Sai && ty.is_some_and(target::is_vector) {
-            return Err(unsupported("Storage-attached indexes of vectors are"));
+        if rules == IndexRules::Sai
+            && ty.is_some_and(target::is_vector)
+            && (column.kind != ColumnKind::Regular || !target::is_vector(&column.ty))
+        {
+            return Err(unsupported(
+                "Storage-attached indexes of vectors in static columns, keys and collections are",
+            ));
         }
         if column.ty.any(&mut target::has_no_terms) {
             return Err(unsupported(&format!(

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use cql_syntax::ast::{DeleteTarget, Operation, Term};
-use schema::{Column, ColumnKind, Table};
+use index_format::VectorIndex;
+use schema::{Column, ColumnKind, IndexMetadata, Table};
 use smallvec::SmallVec;
 use stdx::ColumnId;
 use types::{Comparator, CqlType};
@@ -22,6 +23,8 @@ pub(super) struct ColumnOperations {
     pub(super) name: Arc<str>,
     /// It is a collection of one cell.
     pub(super) is_frozen_collection: bool,
+    /// Indexes of its vectors; `None`: it has none.
+    pub(super) vectors: Option<Box<[VectorIndex]>>,
     /// Form and path order of a column of many cells.
     pub(super) complex: Option<ComplexForm>,
     pub(super) operations: SmallVec<[ColumnOperation; 1]>,
@@ -101,6 +104,17 @@ fn complex_form(column: &Column) -> Option<ComplexForm> {
     Some(ComplexForm { layout, order: Comparator::for_type(&path) })
 }
 
+/// Indexes of the vectors of a column. `None`: there is none.
+fn vector_indexes(table: &Table, column: &Column) -> Option<Box<[VectorIndex]>> {
+    if !matches!(column.ty, CqlType::Vector { .. }) {
+        return None;
+    }
+    let of_column = |index: &&Arc<IndexMetadata>| index.target.column == column.name;
+    let indexes = table.indexes.iter().filter(of_column);
+    let found: Box<[_]> = indexes.filter_map(|index| VectorIndex::of(table, index)).collect();
+    (!found.is_empty()).then_some(found)
+}
+
 fn refused<T>(text: String) -> Result<T, PlanError> {
     Err(PlanError::invalid(text))
 }
@@ -118,6 +132,7 @@ impl<'t> Operations<'t> {
                     id: column.id,
                     name: column.name.clone(),
                     is_frozen_collection: column.ty.is_collection() && !column.is_complex(),
+                    vectors: vector_indexes(self.table, column),
                     complex: complex_form(column),
                     operations: SmallVec::from_iter([operation]),
                 };

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use data::{CellRef, ColumnRef, DeletionTime, Liveness, RowBuilder, RowRef, counter};
+use index_format::{VectorIndex, floats_of};
 use stdx::TimestampMicros;
 use types::CqlType;
 use types::arithmetic::{Operand, Operator};
@@ -42,6 +43,9 @@ pub(super) fn write_row(
                         if let Some(watch) = env.watch {
                             watch_cell(watch, column, &bytes)?;
                         }
+                        if let Some(indexes) = &column.vectors {
+                            check_vector(indexes, &bytes)?;
+                        }
                         row.cell(column.id, &times.cell(&bytes));
                     }
                     Bound::Null => row.cell(column.id, &times.tombstone()),
@@ -70,6 +74,17 @@ pub(super) fn write_row(
         }
     }
     Ok(if row.is_empty() { None } else { Some(row.finish()) })
+}
+
+/// Refuses a vector that an index of its column cannot have. Source: `VectorMemoryIndex`, `OnHeapGraph.validateIndexable`.
+#[cold]
+fn check_vector(indexes: &[VectorIndex], value: &[u8]) -> Result<(), PlanError> {
+    for index in indexes {
+        if let Some(vector) = floats_of(value, index.dimensions) {
+            index.check(&vector).map_err(|defect| PlanError::invalid(defect.to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Holds a column of one cell against the limits. Source: `Lists.Appender.doAppend` and its like,

@@ -781,3 +781,36 @@ fn insert_json_writes_every_column_of_the_document() {
         "Error decoding JSON value for k: Unable to make int from 'a'",
     );
 }
+
+#[test]
+fn vectors_that_an_index_cannot_have_are_refused() {
+    let plain = schema_of(TABLES);
+    let table = plain.table("ks", "m").unwrap();
+    let mut indexed = (**table).clone();
+    let similarity = ("similarity_function".to_owned(), "cosine".to_owned());
+    indexed.indexes = indexed.indexes_with(schema::IndexMetadata {
+        id: stdx::Uuid::from_u128(1),
+        name: "by_vec".into(),
+        kind: schema::IndexKind::Custom,
+        options: [similarity].into(),
+        target: schema::IndexTarget { column: "vec".into(), part: schema::TargetPart::Simple },
+        rules: schema::IndexRules::Sai,
+    });
+    indexed.version += 1;
+    let indexed = plain.apply(&schema::SchemaChange::AlterTable(indexed)).unwrap();
+    let indexed = Arc::new(indexed);
+    let told = |schema: &Arc<Schema>, cql: &str, vector: [f32; 3]| {
+        let bytes = vector.map(f32::to_be_bytes).concat();
+        bind(schema, cql, &[BoundValue::Bytes(&bytes)]).map(|_| ()).map_err(|error| error.message)
+    };
+    let (insert, update) =
+        ("INSERT INTO m (k, vec) VALUES (1, ?)", "UPDATE m SET vec = ? WHERE k = 1");
+    let zero = "Zero vectors cannot be indexed or queried with cosine similarity";
+    let large = "Out-of-bounds value at vector[2]=2.0E17";
+    for cql in [insert, update] {
+        assert_eq!(told(&indexed, cql, [0.0; 3]), Err(zero.to_owned()));
+        assert_eq!(told(&indexed, cql, [1.0, 0.0, 2e17]), Err(large.to_owned()));
+        assert_eq!(told(&indexed, cql, [1.0, 0.0, 0.0]), Ok(()));
+        assert_eq!(told(&plain, cql, [0.0; 3]), Ok(()));
+    }
+}

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use stdx::{DeletionSeconds, WallMicros};
 
 use super::filter::BoundFilters;
-use super::{SelectPlan, Shaping, UNLIMITED};
+use super::{NearestQuery, SelectPlan, Shaping, UNLIMITED};
 use crate::functions::{EvalEnv, UuidSource};
 use crate::paging::PagingState;
 
@@ -53,6 +53,8 @@ pub struct BoundSelect {
     pub protocol_version: u8,
     /// For functions in the selection.
     pub uuids: UuidSource,
+    /// The rows nearest to this vector are wanted.
+    pub nearest: Option<Box<NearestQuery>>,
 }
 
 impl BoundSelect {

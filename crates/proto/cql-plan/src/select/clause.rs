@@ -6,15 +6,19 @@
 //! Source: the constructor of `StatementRestrictions`, `processPartitionKeyRestrictions`,
 //! `processClusteringColumnsRestrictions`, `ClusteringColumnRestrictions.needFiltering`.
 
-use schema::Table;
+use schema::{Column, Table};
 
 use super::index::IndexPlan;
 use super::index::advice::advised_index;
 use super::index::filters::as_indexed;
-use super::index::support::{has_supporting_index, need_filtering};
+use super::index::support::{attached_answer, has_supporting_index, need_filtering};
+use super::nearest::{self, AnnColumn, IndexFound, NEEDS_INDEX};
 use super::relations::{NEEDS_FILTERING, WhereContext};
 use super::restrictions::{KeyAccess, Restriction, Restrictions, TokenCondition};
 use crate::error::PlanError;
+
+/// Said of a restriction that an index of vectors does not answer.
+const ANN_ONLY: &str = "Vector indexes only support ANN queries";
 
 /// Merged relations.
 pub(super) struct Clause<'a> {
@@ -66,11 +70,19 @@ impl Clause<'_> {
         let filters_clustering = sliced.iter().any(|sliced| !sliced);
         self.check_clustering(&sliced, supporting)?;
         uses_index |= supporting.any && filters_clustering || by_range && supporting.clustering;
+        let keeps_slices = !filters_partition_key && !filters_clustering;
         let clustering_filtered = self.clustering_filtered(uses_index || filters_clustering);
         // All of them count for the need of filtering, also those that are no filters.
         let counts_clustering = uses_index || filters_clustering;
-        self.check_other(supporting, may_filter)?;
-        uses_index |= supporting.any && !self.other.is_empty();
+        match &self.context.ann {
+            Some(ann) => {
+                let has_key = keeps_slices && (!self.partition.is_empty() || self.token.is_some());
+                self.check_nearest(ann, (filters_partition_key, has_key), supporting)?;
+            }
+            None => self.check_other(supporting, may_filter)?,
+        }
+        let is_outside_key = !self.other.is_empty() || self.context.ann.is_some();
+        uses_index |= supporting.any && is_outside_key;
         if uses_index && !on_token && self.partition.iter().any(Restriction::is_in) {
             return Err(PlanError::invalid(
                 "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported",
@@ -116,7 +128,10 @@ impl Clause<'_> {
             restrictions.iter().any(|r| has_supporting_index(self.table, r))
         };
         let clustering = any(&self.clustering);
-        Supporting { clustering, any: clustering || any(&self.partition) || any(&self.other) }
+        let is_near = |ann: &AnnColumn| nearest::answering(self.table, ann.position).is_some();
+        let ordering = self.context.ann.as_ref().is_some_and(is_near);
+        let restrictions = clustering || any(&self.partition) || any(&self.other);
+        Supporting { clustering, any: ordering || restrictions }
     }
 
     fn filters_partition_key(&self) -> bool {
@@ -188,10 +203,40 @@ impl Clause<'_> {
     fn check_other(&self, supporting: Supporting, may_filter: bool) -> Result<(), PlanError> {
         let mut columns = self.other.iter().filter_map(|r| self.table.columns.get(r.first));
         if columns.any(|c| c.ty.is_vector() && self.table.indexes_of(c).next().is_some()) {
-            return Err(PlanError::invalid("Vector indexes only support ANN queries"));
+            return Err(PlanError::invalid(ANN_ONLY));
         }
         if !self.other.is_empty() && !may_filter && !supporting.any {
             return Err(needs_filtering_error());
+        }
+        Ok(())
+    }
+
+    /// Checks the restrictions beside an ordering by distance: all of columns with indexes, of the whole partition key
+    /// or its token, and with it of clustering columns that need no filter.
+    fn check_nearest(
+        &self,
+        ann: &AnnColumn,
+        (filters_partition_key, has_key): (bool, bool),
+        supporting: Supporting,
+    ) -> Result<(), PlanError> {
+        let may_filter = self.context.allow_filtering || self.context.filters_freely;
+        let column = |r: &Restriction| self.table.columns.get(r.first);
+        let is_indexed = |c: &Column| self.table.indexes_of(c).next().is_some();
+        if ann.check_index(self.table)? == IndexFound::Other {
+            return Err(match may_filter || supporting.any {
+                true => PlanError::invalid(NEEDS_INDEX),
+                false => needs_filtering_error(),
+            });
+        }
+        let clustering = if has_key { &[] } else { self.clustering.as_slice() };
+        let mut filtered = self.other.iter().chain(clustering).filter_map(column);
+        if filters_partition_key || filtered.any(|column| !is_indexed(column)) {
+            return Err(PlanError::invalid(
+                "ANN ordering by vector requires all restricted column(s) to be indexed",
+            ));
+        }
+        if self.other.iter().filter_map(column).any(|column| column.ty.is_vector()) {
+            return Err(PlanError::invalid(ANN_ONLY));
         }
         Ok(())
     }
@@ -201,6 +246,10 @@ impl Clause<'_> {
         let partition = if of_partition_key { self.partition.as_slice() } else { &[] };
         let clustering = if of_clustering { self.clustering.as_slice() } else { &[] };
         let filters = partition.iter().chain(clustering).chain(&self.other);
+        if self.context.ann.is_some() {
+            // The index of the ordering takes part.
+            return !attached_answer(self.table, filters);
+        }
         match filters.clone().next() {
             Some(_) => need_filtering(self.table, filters),
             // Slices of clustering columns over several partitions.

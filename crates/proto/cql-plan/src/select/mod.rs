@@ -4,7 +4,8 @@
 //! and where the page begins), [`ResultPlan`] (what becomes of the rows), filters of rows. Never: reading;
 //! results of rows (`cql-exec`).
 //!
-//! Reading order: this file, `relations`, `clause`, `restrictions`, `index`, `bind`, `selection`, `expr`, `result_plan`.
+//! Reading order: this file, `relations`, `clause`, `restrictions`, `index`, `nearest`, `bind`,
+//! `selection`, `expr`, `result_plan`.
 
 mod arguments;
 mod bind;
@@ -17,6 +18,7 @@ mod group;
 mod index;
 mod masks;
 mod merge;
+mod nearest;
 mod reads;
 pub(crate) mod relations;
 pub(crate) mod restrictions;
@@ -28,7 +30,7 @@ mod writetime_ttl;
 use std::sync::Arc;
 
 use cql_syntax::ast::Statement;
-use cql_syntax::ast::{self, Order, OrderBy, Selection};
+use cql_syntax::ast::{self, Order, Selection};
 use data::ClusteringComparator;
 use schema::{Column, ColumnKind, Table, TableKind};
 use smallvec::SmallVec;
@@ -51,6 +53,7 @@ pub use expr::{CellFact, Cells, Expr};
 pub use filter::{BoundFilters, Filter, Test};
 pub use group::GroupFunction;
 pub use index::{IndexPlan, IndexedPredicate};
+pub use nearest::{NearestPlan, NearestQuery};
 pub use result_plan::{ResultPlan, Shaping, SortColumn};
 pub use selection::{AggregateFunction, AggregateSpec, ConstantCall, Output, PlannedSelection};
 pub use statement_fingerprint::StatementFingerprint;
@@ -58,6 +61,7 @@ pub use statement_fingerprint::StatementFingerprint;
 use bind::Values;
 use error_order::earlier_error;
 use group::plan_groups;
+use nearest::ann_ordering;
 use relations::{WhereContext, existing_column, plan_where};
 use restrictions::{KeyAccess, Restrictions};
 use selection::{plan_selection, selected_columns};
@@ -109,6 +113,8 @@ pub struct SelectPlan {
     folds: bool,
     /// Error of a mask of the result that cannot be computed; reported at each execution.
     wrong_mask: Option<PlanError>,
+    /// The rows nearest to a vector are wanted.
+    nearest: Option<Box<NearestPlan>>,
 }
 
 /// Plans a SELECT.
@@ -153,6 +159,17 @@ fn reversed(
     }
 }
 
+/// Columns by which rows of several partitions are sorted.
+fn sort_columns(
+    table: &Table,
+    ordering: &[(usize, bool)],
+    restrictions: &Restrictions,
+) -> Vec<SortColumn> {
+    let ordering = if restrictions.key_is_in() { ordering } else { &[] };
+    let position = |index: usize| index.saturating_sub(table.partition_key_count);
+    ordering.iter().map(|(index, _)| SortColumn { position: position(*index) }).collect()
+}
+
 /// Returns the warning for aggregations that read much.
 fn warning(shaping: &Shaping, restrictions: &Restrictions) -> Option<&'static str> {
     match (shaping, restrictions.key_is_in()) {
@@ -176,7 +193,7 @@ impl SelectPlan {
         cx: &PlanContext<'_>,
         binds: &mut Binds,
     ) -> Result<SelectPlan, PlanError> {
-        refuse_ann(&select.order_by, table, cx, binds)?;
+        let ann = ann_ordering(&select.order_by, table, cx, binds)?;
         let or_earlier = |error| earlier_error(select, statement, table, cx).unwrap_or(error);
         // Needed only where static columns make a difference; unknown names are found below.
         let needs_selected = table.static_count > 0 || select.distinct;
@@ -192,6 +209,7 @@ impl SelectPlan {
             selects_only_statics: selected
                 .as_ref()
                 .is_ok_and(|selected| selects_only_statics(table, selected)),
+            ann: ann.as_ref().map(|ordering| ordering.column),
         };
         let grouped = !select.group_by.is_empty();
         let restrictions =
@@ -202,6 +220,7 @@ impl SelectPlan {
         if select.distinct {
             check_distinct(select, table, &selected, &restrictions)?;
         }
+        let nearest = ann.map(|ordering| NearestPlan::new(table, ordering)).transpose()?;
         let groups = match grouped {
             true => Some(plan_groups(select, &restrictions, &mut selection, table, cx, binds)?),
             false => None,
@@ -211,15 +230,7 @@ impl SelectPlan {
         check_per_partition_limit(select, &shaping)?;
         let reversed = reversed(table, &ordering, &restrictions)?;
         restrictions.check_filters()?;
-        let sort = match restrictions.key_is_in() {
-            true => ordering
-                .iter()
-                .map(|(index, _)| SortColumn {
-                    position: index.saturating_sub(table.partition_key_count),
-                })
-                .collect(),
-            false => Vec::new(),
-        };
+        let sort = sort_columns(table, &ordering, &restrictions);
         let warning = warning(&shaping, &restrictions);
         let mut limit = |term: &Option<ast::Term>, name: &'static str, ty: CqlType| {
             let Some(term) = term else { return Ok(None) };
@@ -235,10 +246,10 @@ impl SelectPlan {
             limit(&select.per_partition_limit, "[per_partition_limit]", CqlType::Int)?;
         let row_limit = limit(&select.limit, "[limit]", CqlType::Int)?;
         let timeout = limit(&select.timeout, "[timeout]", CqlType::Duration)?;
-        let static_alone = restrictions.shows_static_alone(table);
+        let static_alone = nearest.is_none() && restrictions.shows_static_alone(table);
         let selects_statics = table.static_count > 0 && selects_statics(&selection);
         let uses_statics = selects_statics || restrictions.filters_statics(table);
-        let looked_at = looked_at(&selection, &restrictions, table);
+        let looked_at = looked_at(&selection, &restrictions, nearest.as_ref(), table);
         let (columns, json) = result_columns(select, table, &selection);
         let wrong_mask = if table.masks.is_empty() { None } else { masks::wrong(&selection) };
         let results = Arc::new(ResultPlan {
@@ -273,6 +284,7 @@ impl SelectPlan {
             allows_filtering: select.allow_filtering,
             groups: grouped,
             wrong_mask,
+            nearest: nearest.map(Box::new),
         })
     }
 
@@ -339,6 +351,11 @@ impl SelectPlan {
         self.restrictions.index_plan.as_deref()
     }
 
+    /// The ordering by distance; `None`: the rows come in the order of the table.
+    pub fn nearest_plan(&self) -> Option<&NearestPlan> {
+        self.nearest.as_deref()
+    }
+
     /// An index is used without a partition key.
     pub fn scans_by_index(&self) -> bool {
         self.restrictions.scans_by_index()
@@ -387,13 +404,14 @@ impl SelectPlan {
         if let Some(wrong) = &self.wrong_mask {
             return Err(wrong.clone());
         }
-        let everything = matches!(self.results.shaping, Shaping::Groups { prefix: None });
+        let nearest = self.bind_nearest((limit, per_partition), values, options)?;
+        let is_paged = !self.is_one_group() && nearest.is_none();
         let page_rows = match options.page_size {
-            Some(rows) if rows > 0 && !everything => rows,
+            Some(rows) if rows > 0 && is_paged => rows,
             _ => UNLIMITED,
         };
         let state = match options.paging_state {
-            Some(bytes) if !everything => Some(PagingState::decode(bytes, self.digest())?),
+            Some(bytes) if is_paged => Some(PagingState::decode(bytes, self.digest())?),
             _ => None,
         };
         let mut terms = Vec::with_capacity(self.results.selection.terms.len());
@@ -417,9 +435,8 @@ impl SelectPlan {
             },
             per_partition,
             page_rows,
-            reads_ahead: self.restrictions.has_filters()
-                || !self.results.sort.is_empty()
-                || matches!(self.results.shaping, Shaping::Groups { .. }),
+            reads_ahead: nearest.is_none() && self.reads_ahead(),
+            nearest,
             now: options.now.seconds(),
             floor: None,
             resumed: None,
@@ -439,6 +456,24 @@ impl SelectPlan {
             self.check_paging(options, &bound)?;
         }
         Ok(bound)
+    }
+
+    fn bind_nearest(
+        &self,
+        limits: (u32, u32),
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Option<Box<NearestQuery>>, PlanError> {
+        let Some(nearest) = &self.nearest else { return Ok(None) };
+        let query = nearest.bind(&self.results.shaping, limits, values, options)?;
+        Ok(Some(Box::new(query)))
+    }
+
+    /// More rows are read than are given.
+    fn reads_ahead(&self) -> bool {
+        self.restrictions.has_filters()
+            || !self.results.sort.is_empty()
+            || matches!(self.results.shaping, Shaping::Groups { .. })
     }
 
     /// Rows that are sorted over partitions cannot be paged.
@@ -499,42 +534,12 @@ fn selects_only_statics(table: &Table, selected: &[usize]) -> bool {
 }
 
 /// Columns of ORDER BY, each with a flag that is true if it descends; a column named twice has its
-/// last direction. Nothing is indexed, so each ordering by distance is refused; its own errors come
-/// first. Source: `StatementRestrictions.addOrderingRestrictions`.
-fn refuse_ann(
-    order_by: &[OrderBy],
-    table: &Table,
-    cx: &PlanContext<'_>,
-    binds: &mut Binds,
-) -> Result<(), PlanError> {
-    let mut found = 0_usize;
-    for ordering in order_by {
-        let Some(term) = &ordering.ann_of else { continue };
-        let (_, column) = existing_column(table, &ordering.column)?;
-        let receiver = Receiver {
-            keyspace: &table.keyspace,
-            table: &table.name,
-            name: column.name.clone(),
-            ty: column.ty.clone(),
-        };
-        plan_term(term, &receiver, cx, binds)?;
-        found = found.saturating_add(1);
-    }
-    let refuse = |text| Err(PlanError::invalid(text));
-    match found {
-        0 => Ok(()),
-        1 if order_by.len() > 1 => refuse("ANN ordering does not support any other ordering"),
-        1 if order_by.iter().any(|ordering| ordering.order == Order::Desc) => {
-            refuse("Descending ANN ordering is not supported")
-        }
-        1 => refuse("ANN ordering by vector requires the column to be indexed"),
-        _ => refuse("Cannot specify more than one ANN ordering"),
-    }
-}
-
+/// last direction.
 fn ordering_columns(select: &ast::Select, table: &Table) -> Result<Vec<(usize, bool)>, PlanError> {
     let mut columns: Vec<(usize, bool)> = Vec::new();
-    for ordering in &select.order_by {
+    // An ordering by distance stands alone.
+    let is_near = select.order_by.iter().any(|ordering| ordering.ann_of.is_some());
+    for ordering in select.order_by.iter().filter(|_| !is_near) {
         let (index, _) = existing_column(table, &ordering.column)?;
         let descends = ordering.order == Order::Desc;
         match columns.iter_mut().find(|(i, _)| *i == index) {
@@ -596,7 +601,10 @@ fn check_distinct(
         ));
     }
     let is_static = |at: usize| table.columns.get(at).is_some_and(|c| c.kind == ColumnKind::Static);
-    if !restrictions.clustering.is_empty() || !restrictions.other.iter().all(|r| is_static(r.first))
+    let is_ordered = select.order_by.iter().any(|ordering| ordering.ann_of.is_some());
+    if is_ordered
+        || !restrictions.clustering.is_empty()
+        || !restrictions.other.iter().all(|r| is_static(r.first))
     {
         return Err(PlanError::invalid(
             "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or \
@@ -671,14 +679,15 @@ fn selects_statics(selection: &PlannedSelection) -> bool {
     outputs.chain(&selection.first_row).chain(arguments).any(|e| e.any(&mut is_static))
 }
 
-/// The columns outside the primary key that outputs, filters and groups read; `None` if these are
+/// The columns outside the primary key that outputs, filters, groups and an ordering by distance read; `None` if these are
 /// all.
 fn looked_at(
     selection: &PlannedSelection,
     restrictions: &Restrictions,
+    nearest: Option<&NearestPlan>,
     table: &Table,
 ) -> Option<Arc<[ColumnId]>> {
-    let mut found: Vec<ColumnId> = Vec::new();
+    let mut found: Vec<ColumnId> = nearest.map(NearestPlan::column).into_iter().collect();
     let mut note = |expr: &Expr| {
         if let Expr::Column(source) | Expr::Fact { source, .. } = expr
             && let Source::Static(id, _) | Source::Regular(id, _) = source

@@ -17,6 +17,7 @@ use super::index::expression::refusal;
 use super::index::like::LikeIndexes;
 use super::index::support::has_supporting_index;
 use super::merge::{merge_into, merge_limit};
+use super::nearest::AnnColumn;
 use super::restrictions::{
     Condition, InRows, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
 };
@@ -37,6 +38,8 @@ pub(crate) struct WhereContext {
     /// The table is virtual: filtering needs no permission.
     pub(crate) filters_freely: bool,
     pub(crate) selects_only_statics: bool,
+    /// The rows are ordered by the distance of this column.
+    pub(crate) ann: Option<AnnColumn>,
 }
 
 /// The column of that name with its index, or Cassandra's refusal.
@@ -491,6 +494,9 @@ impl<'a> Planner<'a, '_, '_> {
         let Planner { table, context, partition, clustering, other, token, expressions, .. } = self;
         if let Some(refusal) = refusal(&expressions, table) {
             return Err(refusal);
+        }
+        if let Some(ann) = &context.ann {
+            ann.check(table, partition.iter().chain(&clustering).chain(&other))?;
         }
         Clause { table, context, partition, clustering, other, token }.finish()
     }

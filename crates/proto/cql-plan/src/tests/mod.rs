@@ -7,6 +7,7 @@
 mod describe;
 mod index_advice;
 mod index_rules;
+mod nearest;
 
 use std::sync::Arc;
 

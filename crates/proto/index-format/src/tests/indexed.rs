@@ -95,7 +95,7 @@ fn parts_of_keys_have_entries_of_their_own_and_partitions_one_each() {
         is_first: true,
     };
     let mut seven = Vec::new();
-    indexes.all()[1].encoder.value(&7_i32.to_be_bytes(), &mut seven);
+    indexes.all()[1].encoder().unwrap().value(&7_i32.to_be_bytes(), &mut seven);
     let (two, one) = ((0, b"two".to_vec()), (2, b"One".to_vec()));
     assert_eq!(entries(&indexes, &row), [two.clone(), (1, seven.clone()), one.clone()]);
     row.is_first = false;

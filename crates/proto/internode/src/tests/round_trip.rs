@@ -257,6 +257,7 @@ fn run_all(data: &[u8]) {
     fuzz::fuzz_internode_scan(data);
     fuzz::fuzz_internode_filtered(data);
     fuzz::fuzz_internode_index_search(data);
+    fuzz::fuzz_internode_vector_search(data);
 }
 
 /// The comparator of a table with one `int` clustering column.

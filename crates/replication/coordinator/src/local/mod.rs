@@ -15,7 +15,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use index_format::{IndexSearch, Matches};
+use index_format::{IndexSearch, Matches, Neighbours, VectorSearch};
 use replica::{
     Env, Node, Origin, PackedPage, PackedRead, PageLimit, ReplicaMutation, ReplicaQuery,
 };
@@ -196,6 +196,21 @@ impl Node for Local {
         async move {
             match answer.await {
                 Ok(ShardReply::Matches(matches)) => matches,
+                Ok(other) => stdx::invariant::broken(format_args!("search answered by {other:?}")),
+                Err(error) => Err(mesh_error(error)),
+            }
+        }
+    }
+
+    fn neighbours_of(
+        &self,
+        shard: ShardId,
+        search: VectorSearch,
+    ) -> impl Future<Output = Result<Neighbours, StoreError>> + 'static {
+        let answer = self.call(shard, ShardRequest::SearchVectors(Box::new(search)));
+        async move {
+            match answer.await {
+                Ok(ShardReply::Neighbours(neighbours)) => neighbours,
                 Ok(other) => stdx::invariant::broken(format_args!("search answered by {other:?}")),
                 Err(error) => Err(mesh_error(error)),
             }

@@ -83,7 +83,17 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
         let noted: Rc<RefCell<Vec<String>>> = Rc::default();
         let own = noted.clone();
         let trace = Rc::new(ReadTrace::new(id, move |activity| own.borrow_mut().push(activity)));
-        shard.coordinator.reads().read_traced(&command, &order, crate::ReadOptions { trace: Some(&trace), filter: None }, &mut found).await.unwrap();
+        shard
+            .coordinator
+            .reads()
+            .read_traced(
+                &command,
+                &order,
+                crate::ReadOptions { trace: Some(&trace), filter: None },
+                &mut found,
+            )
+            .await
+            .unwrap();
         assert_eq!(found.rows.len(), 1);
         let said = |begin: &str| noted.borrow().iter().filter(|e| e.starts_with(begin)).count();
         let whom = (said("reading data locally"), said("reading digest from /"));

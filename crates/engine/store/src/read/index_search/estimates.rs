@@ -24,11 +24,14 @@ impl Searching<'_> {
         let mut sum = 0u64;
         let view = self.view.clone();
         for file in view.files.iter().filter(|file| self.may_have(file)).collect::<Vec<_>>() {
-            let rows = match file.reader.index(asked.index) {
+            let open = file.reader.index(asked.index);
+            let rows = match open.and_then(|open| open.terms().cloned()) {
                 None => rows_of(file),
-                Some(open) => {
-                    let mut estimate = Estimate::new(&open.summary, asked.ranges.clone());
-                    self.counts(file, IndexComponent::Terms(asked.index), &mut estimate).await?.ids
+                Some(summary) => {
+                    let mut estimate = Estimate::new(&summary, asked.ranges.clone());
+                    self.counts(file, IndexComponent::Entries(asked.index), &mut estimate)
+                        .await?
+                        .ids
                 }
             };
             sum = sum.saturating_add(rows);
@@ -57,7 +60,7 @@ impl Searching<'_> {
                     estimate.feed(block);
                 }
                 Err(error) => {
-                    let IndexComponent::Terms(_) = component else { return Err(Stopped::Again) };
+                    let IndexComponent::Entries(_) = component else { return Err(Stopped::Again) };
                     let path =
                         file.reader.meta().file(sstable::Component::Attached(component.name()));
                     let what = error.to_string();

@@ -23,7 +23,7 @@ impl Searching<'_> {
         match (need.wanted, file) {
             (Wanted::IndexBlock(at), Some(file)) => {
                 let (asked, _) = self.asked(need.predicate)?;
-                let component = IndexComponent::Terms(asked.index);
+                let component = IndexComponent::Entries(asked.index);
                 self.block(&file, component, at).await.map(Fed::IndexBlock)
             }
             (Wanted::RowsBlock(at), Some(file)) => {
@@ -68,7 +68,7 @@ impl Searching<'_> {
     }
 
     /// The key of a row in Data.
-    async fn key_at(
+    pub(super) async fn key_at(
         &mut self,
         file: &TableFile,
         slot: u32,
@@ -104,7 +104,8 @@ impl Searching<'_> {
         Ok(Arc::new(key))
     }
 
-    fn row_key(
+    /// The key of a row in the order of the table.
+    pub(super) fn row_key(
         &self,
         token: Token,
         partition: &[u8],
@@ -136,7 +137,7 @@ impl Searching<'_> {
             match walk.advance(floor)? {
                 WalkStep::End => return Ok(None),
                 WalkStep::Behind => walk = self.walk(need.source, scope, floor)?,
-                WalkStep::NeedBlock(request) => self.feed_walk(&mut walk, request).await?,
+                WalkStep::NeedBlock(request) => self.feed(walk.cursor_mut(), request).await?,
                 WalkStep::Key => break,
             }
         }
@@ -157,28 +158,32 @@ impl Searching<'_> {
         if let Some(token) = floor.filter(|floor| *floor > self.range.first_token()) {
             range.start = RingBound::Token { token, after: false };
         }
+        Ok(KeyWalk::new(self.cursor_of(source, range)?, scope))
+    }
+
+    /// A cursor over all rows of a source in a range.
+    pub(super) fn cursor_of(&self, source: u32, range: KeyRange) -> Result<Source, StoreError> {
         let all = Arc::new(Slices::all());
         if let Some(file) = self.file(source) {
             let cursor = file.reader.range_cursor(0, range, all, file.filter);
             let map = self.reader.env.options.shard_map;
-            let source = Source::File(Box::new(FileSource::new(file, cursor, map)));
-            return Ok(KeyWalk::new(source, scope));
+            return Ok(Source::File(Box::new(FileSource::new(file, cursor, map))));
         }
-        let slot = source.saturating_sub(self.first_memtable()) as usize;
-        let Some(memtable) = self.view.memtables().nth(slot) else {
+        let Some(memtable) = self.memtable(source) else {
             let bug = stdx::bug!("search of an index: no source {source}");
             return Err(StoreError::Invalid(bug.to_string()));
         };
-        let scan = MemtableScan::new(memtable.clone(), self.shape.clone(), &range, all, false);
-        Ok(KeyWalk::new(Source::Scan(Box::new(scan)), scope))
+        let scan = MemtableScan::new(memtable, self.shape.clone(), &range, all, false);
+        Ok(Source::Scan(Box::new(scan)))
     }
 
-    async fn feed_walk(
+    /// Reads the block that such a cursor asked for.
+    pub(super) async fn feed(
         &mut self,
-        walk: &mut KeyWalk<Source>,
+        cursor: &mut Source,
         request: BlockRequest,
     ) -> Result<(), Stopped> {
-        let Some(file) = walk.cursor_mut().file().map(|source| source.file.clone()) else {
+        let Some(file) = cursor.file().map(|source| source.file.clone()) else {
             let bug = stdx::bug!("search of an index: a memtable asked for a block");
             return Err(StoreError::Invalid(bug.to_string()).into());
         };
@@ -189,7 +194,7 @@ impl Searching<'_> {
                 self.reader.load_of(&file, request.block, bypasses, &mut self.stats).await?
             }
         };
-        walk.cursor_mut().feed(request.block, chunk);
+        cursor.feed(request.block, chunk);
         Ok(())
     }
 }

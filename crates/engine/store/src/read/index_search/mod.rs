@@ -9,6 +9,7 @@
 mod estimates;
 mod fetch;
 pub(super) mod named_rows;
+pub(super) mod vectors;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -50,6 +51,8 @@ pub(crate) struct IndexReads {
     candidates: telemetry::Counter,
     unindexed: telemetry::Counter,
     blocks: telemetry::Counter,
+    vector_searches: telemetry::Counter,
+    vector_rows: telemetry::Counter,
 }
 
 impl IndexReads {
@@ -64,6 +67,11 @@ impl IndexReads {
                 "files and memtables that a search of an index had to read as a whole",
             ),
             blocks: counter("index_blocks_read_total", "blocks of indexes read from disk"),
+            vector_searches: counter("vector_searches_total", "searches by a vector"),
+            vector_rows: counter(
+                "vector_search_rows_total",
+                "rows whose vectors searches by a vector compared",
+            ),
         }
     }
 
@@ -161,6 +169,12 @@ impl<'r> Searching<'r> {
             }
         }
         let indexes = version.indexes.clone().ok_or(missing(Uuid::nil()))?;
+        for predicate in &search.predicates {
+            if indexes.get(predicate.index).is_some_and(|index| index.encoder().is_none()) {
+                let what = "an index of vectors has no terms".to_owned();
+                return Err(StoreError::Invalid(what));
+            }
+        }
         let (shape, view) = (version.shape.clone(), table.view());
         let keys = view.files.iter().map(|_| None).collect();
         let (range, walks, stats) = (range_of(search), Vec::new(), ReadStats::default());
@@ -232,14 +246,16 @@ impl<'r> Searching<'r> {
             if !self.may_have(file) {
                 continue;
             }
-            let Some(open) = file.reader.index(asked.index) else {
+            let open = file.reader.index(asked.index);
+            let terms = open.and_then(|open| Some((open.terms()?.clone(), open.rows)));
+            let Some((summary, rows)) = terms else {
                 self.reader.index_reads.unindexed.inc();
                 sources.push(IndexSource::unindexed(slot, rows_of(file)));
                 continue;
             };
             let (ranges, filter) = (asked.ranges.clone(), asked.filter.clone());
-            let cursor = IndexCursor::filtered(&open.summary, ranges, filter);
-            let rows = RowsReader::new(open.rows);
+            let cursor = IndexCursor::filtered(&summary, ranges, filter);
+            let rows = RowsReader::new(rows);
             let visibility = self.visibility(file);
             sources.push(match visibility.is_all() {
                 true => IndexSource::file(slot, cursor, rows),
@@ -308,6 +324,17 @@ impl<'r> Searching<'r> {
         files.chain(memtables).fold(0, u64::saturating_add)
     }
 
+    /// The memtable of a source. None: a file.
+    fn memtable(&self, source: u32) -> Option<Rc<Memtable>> {
+        let slot = source.checked_sub(self.first_memtable())?;
+        self.view.memtables().nth(slot as usize).cloned()
+    }
+
+    /// The clustering of a row, if the table has clustering columns.
+    fn clustering_of<'k>(&self, row: &'k RowKey) -> Option<&'k [u8]> {
+        (!self.shape.clustering().is_empty()).then_some(&*row.values)
+    }
+
     /// The file of a source. None: a memtable.
     fn file(&self, source: u32) -> Option<Rc<TableFile>> {
         self.view.files.get(source as usize).cloned()
@@ -317,7 +344,7 @@ impl<'r> Searching<'r> {
     fn defect(&self, error: &index_format::SetError) -> Stopped {
         let found = error.source_at.and_then(|(predicate, source)| {
             let (asked, _) = self.asked(predicate).ok()?;
-            Some((self.file(source)?, IndexComponent::Terms(asked.index)))
+            Some((self.file(source)?, IndexComponent::Entries(asked.index)))
         });
         let Some((file, component)) = found else {
             let bug = stdx::bug!("search of an index: {error}");

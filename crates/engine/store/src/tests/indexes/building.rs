@@ -233,8 +233,9 @@ fn a_damaged_component_is_not_used_and_its_file_is_rewritten() {
                         let failed =
                             store.verifier().verify(TABLE, &VerifyOptions::default()).await;
                         assert!(failed.unwrap()[0].1.to_string().contains(&damaged));
-                        let component = IndexComponent::Terms(index_id(3));
-                        let root = file.reader.index(index_id(3)).unwrap().summary.root.unwrap();
+                        let component = IndexComponent::Entries(index_id(3));
+                        let root =
+                            file.reader.index(index_id(3)).unwrap().terms().unwrap().root.unwrap();
                         let at = index_format::BlockRef { offset: 32, length: 20 };
                         let at = if root.offset == 32 { root } else { at };
                         let error = file.reader.load_index_block(component, at).await.unwrap_err();

@@ -131,7 +131,7 @@ fn a_dropped_index_vanishes_with_the_next_compaction() {
         };
         assert_eq!(names(&store).len(), 3);
         store.compactor().compact_major(TABLE).await.unwrap();
-        let left = [IndexComponent::Terms(index_id(3)).name(), IndexComponent::Rows.name()];
+        let left = [IndexComponent::Entries(index_id(3)).name(), IndexComponent::Rows.name()];
         assert_eq!(BTreeSet::from_iter(names(&store)), BTreeSet::from(left));
         store.set_schema(indexed_schema(&[]));
         store.compactor().compact_major(TABLE).await.unwrap();

@@ -1,6 +1,6 @@
 //! Attached indexes: what files and memtables have must be what their own rows have.
 
-mod building;
+pub(crate) mod building;
 mod components;
 mod failures;
 
@@ -144,7 +144,7 @@ fn entries_of<R: Ord + Clone>(
         let number = usize::try_from(index.id.as_u128()).unwrap() - 1;
         let mut add = |path: &[u8], value: &[u8]| {
             let mut term = Vec::new();
-            index.encoder.cell(path, value, &mut term);
+            index.encoder().unwrap().cell(path, value, &mut term);
             all.insert((number, term, at.clone()));
         };
         let column = match (INDEXES[number].0, clustering) {
@@ -181,21 +181,21 @@ fn entries_of<R: Ord + Clone>(
 fn term_of_key(indexes: &TableIndexes, key: &[u8]) -> Option<Vec<u8>> {
     let index = indexes.get(index_id(0))?;
     let mut term = Vec::new();
-    index.encoder.value(key, &mut term);
+    index.encoder().unwrap().value(key, &mut term);
     Some(term)
 }
 
 /// Rows of ranges of terms in a file.
 pub(crate) async fn search_file(reader: &SstableReader, id: Uuid, range: TermRange) -> Vec<u32> {
     let index = reader.index(id).unwrap();
-    let mut cursor = IndexCursor::new(&index.summary, vec![range]);
+    let mut cursor = IndexCursor::new(index.terms().unwrap(), vec![range]);
     let mut rows = Vec::new();
     loop {
         match cursor.advance().unwrap() {
             Step::Row(row) => rows.push(row),
             Step::End => return rows,
             Step::NeedBlock(at) => {
-                let block = reader.load_index_block(IndexComponent::Terms(id), at).await;
+                let block = reader.load_index_block(IndexComponent::Entries(id), at).await;
                 cursor.feed(block.unwrap());
             }
         }
@@ -249,7 +249,8 @@ async fn check_components(
         let number = usize::try_from(index.id.as_u128()).unwrap() - 1;
         let own = || expected.iter().filter(|(of, ..)| *of == number);
         let terms: BTreeSet<&[u8]> = own().map(|(_, term, _)| term.as_slice()).collect();
-        let summary = reader.index(index.id).expect("component of an index").summary;
+        let open = reader.index(index.id).expect("component of an index");
+        let summary = open.terms().unwrap();
         assert_eq!(summary.counts.ids as usize, own().count(), "{number}");
         assert_eq!(summary.counts.terms as usize, terms.len(), "{number}");
         for term in terms {

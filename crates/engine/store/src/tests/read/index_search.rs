@@ -361,7 +361,7 @@ fn a_file_without_its_component_hides_no_row() {
             for file in &view.files {
                 let component = match below(&rt, 3) {
                     0 => IndexComponent::Rows,
-                    _ => IndexComponent::Terms(index_id(below(&rt, 7) as usize)),
+                    _ => IndexComponent::Entries(index_id(below(&rt, 7) as usize)),
                 };
                 let what = "lost by the test".to_owned();
                 let error = SstableError::Corrupt { file: String::new(), offset: 0, what };
@@ -391,7 +391,7 @@ fn a_component_that_turns_out_damaged_hides_no_row() {
                 store.flush(None).await.unwrap();
                 let view = store.tables().table(TABLE).unwrap().view();
                 let reader = &view.files[0].reader;
-                let components = (0..7).map(|number| IndexComponent::Terms(index_id(number)));
+                let components = (0..7).map(|number| IndexComponent::Entries(index_id(number)));
                 for component in components.chain([IndexComponent::Rows]) {
                     let path = reader.meta().file(Component::Attached(component.name()));
                     flip(&rt, &path, 40).await;
@@ -433,7 +433,7 @@ fn an_index_that_is_unknown_or_not_built_is_not_available() {
 }
 
 fn value_1() -> IndexPredicate {
-    IndexPredicate { index: index_id(3), ranges: vec![TermRange::equal(b"value 1")] }
+    IndexPredicate { index: index_id(3), ranges: vec![TermRange::equal(b"value 1")], filter: None }
 }
 
 fn search_all(matching: Matching) -> IndexSearch {
@@ -523,7 +523,7 @@ fn an_estimate_counts_the_candidates_of_every_source() {
         let view = store.tables().table(TABLE).unwrap().view();
         let what = "lost by the test".to_owned();
         let error = SstableError::Corrupt { file: String::new(), offset: 0, what };
-        view.files[0].reader.mark_index_damaged(IndexComponent::Terms(index_id(3)), &error);
+        view.files[0].reader.mark_index_damaged(IndexComponent::Entries(index_id(3)), &error);
         let counted = store.reader().search_index(&search).await.unwrap();
         assert_eq!((counted.estimates, counted.rows), (vec![17], 17));
         store.stop().await;

@@ -9,3 +9,4 @@ pub(super) mod row_cache;
 pub(super) mod timestamp_order;
 pub(super) mod tombstone_pages;
 pub(super) mod tombstones;
+pub(super) mod vector_search;

@@ -20,6 +20,10 @@ const TEXT_OPTIONS: [&str; 3] = ["case_sensitive", "ascii", "normalize"];
 const VECTOR_OPTIONS: [&str; 4] =
     ["maximum_node_connections", "construction_beam_width", "similarity_function", "optimize_for"];
 
+/// Option that names the model which made the vectors. Clients write it for other databases; it is kept, and Cassandra
+/// refuses it.
+const SOURCE_MODEL: &str = "source_model";
+
 /// Checks that the table has no such index of the same part of the column.
 pub(super) fn check_unique(index: &NewIndex<'_>) -> Result<(), PlanError> {
     let [target] = index.targets.as_slice() else { return Ok(()) };
@@ -59,7 +63,8 @@ pub(super) fn check(attributes: &Attributes, index: &NewIndex<'_>) -> Result<(),
         .filter(|(key, _)| TEXT_OPTIONS.contains(&key.as_str()))
         .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
-    let of_vector = VECTOR_OPTIONS.iter().any(|option| options.contains_key(*option));
+    let mut vector_options = VECTOR_OPTIONS.iter().chain([&SOURCE_MODEL]);
+    let of_vector = vector_options.any(|option| options.contains_key(*option));
     check_text_options(&text, column, target.part)?;
     if of_vector {
         check_vector_options(options, column, target.part)?;
@@ -73,7 +78,9 @@ pub(super) fn check(attributes: &Attributes, index: &NewIndex<'_>) -> Result<(),
 
 /// Refuses options that have no meaning, in the order in which Cassandra lists them.
 fn check_known(written: &[String]) -> Result<(), PlanError> {
-    let is_known = |key: &str| TEXT_OPTIONS.contains(&key) || VECTOR_OPTIONS.contains(&key);
+    let is_known = |key: &str| {
+        TEXT_OPTIONS.contains(&key) || VECTOR_OPTIONS.contains(&key) || key == SOURCE_MODEL
+    };
     let slots = |entries: usize| entries.saturating_mul(4).div_ceil(3).next_power_of_two();
     // The options with the class, copied with room for them, and the target put beside them.
     let copied = (written.len().saturating_add(1).saturating_mul(4) / 3 + 1).next_power_of_two();

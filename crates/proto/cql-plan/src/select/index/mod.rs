@@ -130,7 +130,8 @@ fn add_predicates(
     let mut add = |column: &Column, operator, comparison: Comparison| {
         // An index without terms for its column answers nothing; the filter does.
         if let Some(index) = answering(table, column, operator)
-            && let Some(TableIndex { encoder, .. }) = TableIndex::of(table, index)
+            && let Some(compiled) = TableIndex::of(table, index)
+            && let Some(encoder) = compiled.encoder().cloned()
         {
             let (index, column) = (index.clone(), column.name.clone());
             out.push(IndexedPredicate { index, column, encoder, comparison });

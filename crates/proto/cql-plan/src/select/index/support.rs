@@ -115,6 +115,17 @@ fn group_answers(group: &[&IndexMetadata], table: &Table, restriction: &Restrict
     }
 }
 
+/// Returns true if the storage-attached indexes answer all of these restrictions.
+pub(crate) fn attached_answer<'r>(
+    table: &Table,
+    mut restrictions: impl Iterator<Item = &'r Restriction>,
+) -> bool {
+    let indexes = table.indexes.iter().map(|index| &**index);
+    let attached: Vec<&IndexMetadata> =
+        indexes.filter(|index| index.rules == IndexRules::Sai).collect();
+    restrictions.all(|restriction| group_answers(&attached, table, restriction))
+}
+
 /// Returns true if no group of indexes answers all of these restrictions, so that rows are filtered. The
 /// storage-attached indexes of a table are one group, each other index is one.
 pub(crate) fn need_filtering<'r>(

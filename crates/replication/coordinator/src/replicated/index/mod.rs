@@ -2,7 +2,7 @@
 //!
 //! Owns: the driver of an indexed read ([`IndexReads::read`]): searches of ranges in ring order, several at a time
 //! ([`ranges`], [`range_search`]), reads of their candidates by name ([`named`]), and the one stream of rows for the sink
-//! ([`stream`]). Never: which replicas are asked (`request::search`), unions and positions (`index_read`), how a shard
+//! ([`stream`]); reads of the nearest rows ([`nearest`]). Never: which replicas are asked (`request::search`), unions and positions (`index_read`), how a shard
 //! searches (`store`), the filter: the sink drops rows that do not match.
 //!
 //! A candidate is read at the level of the statement, so digests, merges and read repair are those of every read. The
@@ -10,9 +10,10 @@
 //!
 //! INV-index-read-4: the sink sees each row that matches the predicates at the statement's level, once, in ring order.
 //!
-//! Reading order: this file, [`stream`], [`named`], [`range_search`], [`ranges`].
+//! Reading order: this file, [`stream`], [`named`], [`range_search`], [`ranges`], [`nearest`].
 
 mod named;
+mod nearest;
 mod range_search;
 mod ranges;
 mod stream;
@@ -34,6 +35,8 @@ use crate::local::Local;
 use crate::replicated::read::{Reads, failed};
 use crate::shared::{ReadTrace, ReplicatedRead, Shared};
 use stream::RowStream;
+
+pub use nearest::{NearestError, NearestOrder};
 
 /// Bytes of keys after which a search's answer ends.
 const KEY_BYTES: u64 = 256 << 10;
@@ -94,6 +97,7 @@ struct Inner {
     shared: Rc<Shared>,
     reads: Reads,
     indexed: Counter,
+    nearest: Counter,
     searches: Counter,
     candidates: Counter,
     stand_ins: Counter,
@@ -105,6 +109,10 @@ impl IndexReads {
         let counter = |name, help| telemetry.counter(name, help, &[]);
         let inner = Inner {
             indexed: counter("coordinator_indexed_reads_total", "reads of rows that indexes name"),
+            nearest: counter(
+                "coordinator_nearest_reads_total",
+                "reads of the rows nearest to a vector",
+            ),
             searches: counter("coordinator_index_searches_total", "searches of indexes"),
             candidates: counter(
                 "coordinator_index_candidates_total",
@@ -138,6 +146,27 @@ impl IndexReads {
         self.inner.indexed.inc();
         let read = Box::pin(IndexRead::new(self, command, order, sink).run()).await;
         if let (Some(trace), Err(IndexReadError::Request(error))) = (order.trace, &read) {
+            trace.request().note_error(error);
+        }
+        read
+    }
+
+    /// Reads the rows nearest to a vector into `sink`, best first, each as a partition of its own. Rows of equal scores
+    /// come in ring order.
+    ///
+    /// # Errors
+    /// Those of [`IndexReads::read`]; rows that take too much memory.
+    pub async fn read_nearest<S: RowSink>(
+        &self,
+        command: &ReadCommand,
+        order: &NearestOrder<'_>,
+        sink: &mut S,
+    ) -> Result<ReadStats, NearestError> {
+        self.inner.nearest.inc();
+        let read = Box::pin(nearest::read(self, command, order, sink)).await;
+        if let (Some(trace), Err(NearestError::Read(IndexReadError::Request(error)))) =
+            (order.trace, &read)
+        {
             trace.request().note_error(error);
         }
         read

@@ -64,7 +64,7 @@ impl Window<'_> {
 
 impl IndexReads {
     /// Reads one command at the level of the statement.
-    async fn read_command<S: RowSink>(
+    pub(super) async fn read_command<S: RowSink>(
         &self,
         command: &ReadCommand,
         order: &IndexOrder<'_>,

@@ -3,26 +3,28 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
+use cluster::ClusterSnapshot;
 use data::command::{Partitions, ReadCommand, RingBound};
 use index_format::{IndexSearch, Matches, Matching};
 use index_read::{Continued, RangeConcurrency, advance};
-use replica::{has_moved, part_of, tokens_of};
+use replica::{part_of, tokens_of};
 use request::range::next_merged;
 use request::{ReplicaError, RequestError, SubRange, TokenRange};
 use stdx::{Epoch, Token};
 use store::RowSink;
 
 use super::range_search::{RangeSearch, SearchError};
-use super::{IndexRead, IndexReadError, Wants};
+use super::{IndexRead, IndexReadError, IndexReads, Wants};
 use crate::replicated::read::failed;
 use crate::replicated::read::plan::Plan;
 use crate::replicated::read::ring_walk::RingWalk;
 use crate::shared::ReplicatedRead;
 
 /// Sub-ranges that are searched at a time; each may hold the keys of every replica it asks.
-const RANGES_IN_FLIGHT: u32 = 32;
+pub(super) const RANGES_IN_FLIGHT: u32 = 32;
 
 /// Outcome of a read with one plan.
 enum Planned {
@@ -36,7 +38,7 @@ enum Planned {
 type Searching<'a> = Pin<Box<dyn Future<Output = Result<Matches, SearchError>> + 'a>>;
 
 /// Runs all at the same time to their ends.
-async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
+pub(super) async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec<T> {
     let mut running: Vec<_> = futures.into_iter().map(|future| (Some(future), None)).collect();
     poll_fn(|cx| {
         let mut waits = false;
@@ -51,6 +53,27 @@ async fn join_all<T>(futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> Vec
     })
     .await;
     running.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+/// Waits for the metadata that a replica wants the coordinator to have.
+pub(super) async fn newer_metadata(
+    this: &IndexReads,
+    plan: &Plan,
+    needed: Epoch,
+    replicas: &ReplicatedRead,
+) -> Result<Arc<ClusterSnapshot>, RequestError> {
+    let deadline = replicas.deadline_of(this.local().env().rt.now());
+    let parts = plan.cluster.parts.clone();
+    let is_there = match &parts.epoch_wait {
+        Some(wait) => wait(needed, deadline).await,
+        None => (parts.snapshot)().epoch >= needed,
+    };
+    if is_there {
+        return Ok((parts.snapshot)());
+    }
+    let block_for = u32::try_from(plan.block_for()).unwrap_or(u32::MAX);
+    let (consistency, received, data_present) = (replicas.consistency, 0, false);
+    Err(RequestError::ReadTimeout { consistency, received, block_for, data_present })
 }
 
 impl<'a, S: RowSink> IndexRead<'a, S> {
@@ -70,24 +93,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
                 Planned::Over => return Ok(()),
                 Planned::Outdated(needed) => needed,
             };
-            let deadline = replicas.deadline_of(self.this.local().env().rt.now());
-            let parts = plan.cluster.parts.clone();
-            let is_there = match &parts.epoch_wait {
-                Some(wait) => wait(needed, deadline).await,
-                None => (parts.snapshot)().epoch >= needed,
-            };
-            if !is_there {
-                let block_for = u32::try_from(plan.block_for()).unwrap_or(u32::MAX);
-                let (consistency, received, data_present) = (level, 0, false);
-                return Err(RequestError::ReadTimeout {
-                    consistency,
-                    received,
-                    block_for,
-                    data_present,
-                }
-                .into());
-            }
-            snapshot = (parts.snapshot)();
+            snapshot = newer_metadata(self.this, &plan, needed, replicas).await?;
         }
     }
 
@@ -99,7 +105,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
     ) -> Result<Planned, IndexReadError> {
         let searches = RangeSearch {
             this: self.this,
-            order: self.order,
+            trace: self.order.trace,
             replicas,
             plan,
             epoch,
@@ -167,7 +173,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
         if self.estimates.candidates.is_empty() {
             self.matching = Matching::EstimateOnly;
             let search = self.search(self.part(first.range));
-            match searches.run(first.plan.clone(), search).await {
+            match searches.matches(first.plan.clone(), search).await {
                 Ok(matches) => self.estimates.note(&matches),
                 Err(SearchError::Outdated(needed)) => return Ok(Some(Planned::Outdated(needed))),
                 Err(SearchError::Failed(error)) => return Err(error.into()),
@@ -194,7 +200,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
         let mut running: Vec<Searching<'_>> = Vec::with_capacity(batch.len());
         for sub in &batch {
             let search = self.search(self.part(sub.range));
-            running.push(Box::pin(searches.run(sub.plan.clone(), search)));
+            running.push(Box::pin(searches.matches(sub.plan.clone(), search)));
         }
         for (sub, mut answer) in batch.iter().zip(join_all(running).await) {
             let mut part = self.part(sub.range);
@@ -206,7 +212,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
                     }
                     Err(SearchError::Failed(error)) => return Err(error.into()),
                 };
-                if let Some(needed) = self.has_moved(searches) {
+                if let Some(needed) = searches.has_moved(&self.rest) {
                     return Ok(Some(Planned::Outdated(needed)));
                 }
                 if self.show(&matches).await? == Wants::Nothing {
@@ -217,7 +223,7 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
                 }
                 self.go_on_at(&part);
                 let search: IndexSearch = self.search(part.clone());
-                answer = searches.run(sub.plan.clone(), search).await;
+                answer = searches.matches(sub.plan.clone(), search).await;
             }
             if let Partitions::Range(rest) = &mut self.rest.partitions {
                 rest.start = RingBound::Token { token: sub.range.upto, after: true };
@@ -248,24 +254,10 @@ impl<'a, S: RowSink> IndexRead<'a, S> {
         }
         self.rest.resume.clone_from(&part.resume);
     }
-
-    /// Returns the metadata to plan with, if the rest of the read has other replicas than the plan lists. Messages carry the
-    /// node's epoch, not the plan's, so replicas do not notice.
-    fn has_moved(&self, searches: &RangeSearch<'_>) -> Option<Epoch> {
-        let cluster = &searches.plan.cluster;
-        let now = (cluster.parts.snapshot)();
-        if now.epoch == searches.epoch || now.places.last() <= searches.epoch {
-            return None;
-        }
-        let topology = cluster.topology(&now, self.rest.table);
-        let is_moved = topology
-            .is_none_or(|topology| has_moved(&topology, searches.epoch, &self.rest.partitions));
-        is_moved.then_some(now.epoch)
-    }
 }
 
 /// The sub-range that holds one key's token.
-fn one_token(key: &[u8]) -> TokenRange {
+pub(super) fn one_token(key: &[u8]) -> TokenRange {
     let token = codec::token_of(key);
     TokenRange { after: Token(token.0.saturating_sub(1)), upto: token }
 }

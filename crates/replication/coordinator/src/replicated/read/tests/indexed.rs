@@ -27,7 +27,9 @@ use crate::{IndexOrder, IndexReadError, ReplicatedRead, SelectLimits};
 const KEYS: i32 = 12;
 /// The indexes: by the last digit of `v`, of all set `w`, by the last digit of the static column.
 const BY_V: Uuid = Uuid::from_u128(1);
-const OF_W: Uuid = Uuid::from_u128(2);
+pub(super) const OF_W: Uuid = Uuid::from_u128(2);
+/// The same; it says that most rows are in it.
+pub(super) const COMMON_W: Uuid = Uuid::from_u128(5);
 const BY_STATIC: Uuid = Uuid::from_u128(3);
 /// No replica has it.
 const UNBUILT: Uuid = Uuid::from_u128(4);
@@ -160,7 +162,9 @@ async fn scan(store: &Store, search: &IndexSearch) -> Result<Matches, StoreError
     };
     let command = ReadCommand { wants_static: true, ..search.command.clone() };
     store.read(&command, &mut keys).await?;
-    let estimates = (0..search.predicates.len()).map(|at| 10 - at as u64).collect();
+    let is_common = |p: &IndexPredicate| p.index == COMMON_W;
+    let few = |(at, p)| if is_common(p) { 1_000_000 } else { 10 - at as u64 };
+    let estimates = search.predicates.iter().enumerate().map(few).collect();
     if search.matching == Matching::EstimateOnly {
         return Ok(Matches { estimates, ..Matches::none(0) });
     }

@@ -7,6 +7,7 @@ mod filtered;
 mod hostile_pages;
 mod indexed;
 mod local;
+mod nearest;
 mod nodes;
 mod scans;
 mod serving;

@@ -50,7 +50,7 @@ struct Registry {
     loses_repairs: BTreeSet<u8>,
     /// Answers reads of other partitions than it was asked for.
     misreads: BTreeSet<u8>,
-    /// Does not know the verb `FilteredRead`.
+    /// Does not know the verbs `FilteredRead` and `VectorSearch`.
     old: BTreeSet<u8>,
     /// Knows it, and plans no filter.
     refusing: BTreeSet<u8>,
@@ -99,9 +99,10 @@ impl Handler for Served {
         }
         if request.verb == Verb::FilteredRead {
             registry(|r| *r.asked_to_filter.entry(self.n).or_default() += 1);
-            if registry(|r| r.old.contains(&self.n)) {
-                return responder.fail(&ErrorReply::UnknownVerb(request.verb.number()));
-            }
+        }
+        let is_new = matches!(request.verb, Verb::FilteredRead | Verb::VectorSearch);
+        if is_new && registry(|r| r.old.contains(&self.n)) {
+            return responder.fail(&ErrorReply::UnknownVerb(request.verb.number()));
         }
         let mut payload = Vec::new();
         let mut request = request;
@@ -185,6 +186,9 @@ async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
     let coordinator = Coordinator::new(rt.clone(), store.await, setup.data.clone());
     coordinator.local().limit_replica_pages(setup.page_tombstones);
     coordinator.replica().search_with(super::indexed::searcher(coordinator.store().clone()));
+    coordinator
+        .replica()
+        .search_vectors_with(super::nearest::searcher(coordinator.store().clone()));
     coordinator.replica_reads().serve_scans(Rc::new(move |work, _| {
         if registry(|r| r.refusing.contains(&n)) {
             return Err("it has other columns".to_owned());
