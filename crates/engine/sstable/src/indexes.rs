@@ -117,6 +117,17 @@ pub struct OpenIndex {
 }
 
 impl OpenIndex {
+    /// Different values, and pairs of a value and a row. Each vector counts as a value of its own.
+    pub fn counts(&self) -> (u64, u64) {
+        match &self.entries {
+            IndexEntries::Terms(summary) => (summary.counts.terms, summary.counts.ids),
+            IndexEntries::Vectors(segments) => {
+                let vectors = segments.iter().map(|segment| u64::from(segment.nodes)).sum();
+                (vectors, vectors)
+            }
+        }
+    }
+
     /// The summary of its terms. `None`: it is an index of vectors.
     pub fn terms(&self) -> Option<&Rc<IndexSummary>> {
         match &self.entries {

@@ -144,7 +144,7 @@ mod tests {
         let index = |name: &str, column: &str, part, rules| {
             let kind = match rules {
                 IndexRules::Legacy => IndexKind::Composites,
-                IndexRules::Sai => IndexKind::Custom,
+                IndexRules::Sai | IndexRules::Sasi => IndexKind::Custom,
             };
             Arc::new(IndexMetadata {
                 id: index_id(id, name, 1),

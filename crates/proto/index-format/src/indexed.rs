@@ -179,7 +179,7 @@ pub fn analysis(index: &IndexMetadata, ty: &CqlType) -> Analysis {
 }
 
 /// Filters of the text of a storage-attached index.
-fn text_options(index: &IndexMetadata) -> TextOptions {
+pub fn text_options(index: &IndexMetadata) -> TextOptions {
     let is = |option: &str, text: &str| {
         index.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case(text))
     };

@@ -127,9 +127,10 @@ impl Compactor {
                 ..BuiltIndex::default()
             };
             for open in view.files.iter().filter_map(|file| file.reader.index(index)) {
-                report.rows += u64::from(open.summary.rows);
-                report.entries = report.entries.saturating_add(open.summary.counts.ids);
-                report.values = report.values.max(open.summary.counts.terms);
+                report.rows += u64::from(open.rows.rows);
+                let (values, entries) = open.counts();
+                report.entries = report.entries.saturating_add(entries);
+                report.values = report.values.max(values);
             }
             hook(report);
         }

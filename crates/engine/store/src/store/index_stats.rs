@@ -1,6 +1,6 @@
 //! Numbers of the indexes of a table.
 
-use sstable::{Component, IndexComponent, IndexEntries};
+use sstable::{Component, IndexComponent};
 use stdx::{TableId, Token, Uuid};
 
 use crate::store::Store;
@@ -61,22 +61,14 @@ impl Store {
 fn indexed_file(file: &TableFile, index: Uuid) -> Option<IndexedFile> {
     let open = file.reader.index(index)?;
     let meta = file.reader.meta();
-    let (terms, entries, bounds) = match &open.entries {
-        IndexEntries::Terms(summary) => {
-            let bounds = (summary.min.clone(), summary.max.clone());
-            (summary.counts.terms, summary.counts.ids, bounds)
-        }
-        IndexEntries::Vectors(segments) => {
-            let vectors = segments.iter().map(|segment| u64::from(segment.nodes)).sum();
-            (vectors, vectors, Default::default())
-        }
-    };
+    let (terms, entries) = open.counts();
+    let bounds = open.terms().map(|terms| (terms.min.clone(), terms.max.clone()));
     Some(IndexedFile {
         path: meta.file(Component::Data),
         rows: u64::from(open.rows.rows),
         terms,
         entries,
-        bounds,
+        bounds: bounds.unwrap_or_default(),
         bytes: file.reader.index_bytes(IndexComponent::Entries(index)),
         rows_bytes: file.reader.index_bytes(IndexComponent::Rows),
         tokens: (meta.first_token(), meta.last_token()),

@@ -48,7 +48,7 @@ fn rank(operator: IndexOperator) -> u8 {
     match operator {
         IndexOperator::Equal => 0,
         IndexOperator::Contains | IndexOperator::ContainsKey => 1,
-        IndexOperator::Range => 2,
+        IndexOperator::Range | IndexOperator::Like => 2,
     }
 }
 
@@ -59,7 +59,8 @@ fn operator_of(condition: &Condition) -> Option<IndexOperator> {
         Condition::Contains { entries, .. } if !entries.is_empty() => Some(IndexOperator::Equal),
         Condition::Contains { values, .. } if !values.is_empty() => Some(IndexOperator::Contains),
         Condition::Contains { .. } => Some(IndexOperator::ContainsKey),
-        Condition::In(_) | Condition::Analyzed(_, _) => None,
+        // LIKE is refused without an index that answers it.
+        Condition::In(_) | Condition::Analyzed(_, _) | Condition::Like(_, _) => None,
     }
 }
 

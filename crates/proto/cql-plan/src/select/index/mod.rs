@@ -179,9 +179,8 @@ fn add_predicates(
         Condition::Like(term, indexes) => {
             let Some(column) = columns.first() else { return false };
             let Some(index) = indexes.first() else { return false };
-            let Some(TableIndex { encoder, .. }) = TableIndex::of(table, index) else {
-                return false;
-            };
+            let Some(compiled) = TableIndex::of(table, index) else { return false };
+            let Some(encoder) = compiled.encoder().cloned() else { return false };
             let (index, column) = (index.clone(), column.name.clone());
             let comparison = Comparison::Like(term.clone(), indexes.clone());
             out.push(IndexedPredicate { index, column, encoder, comparison });

@@ -490,7 +490,7 @@ pub fn schema_text(table: &schema::Table) -> String {
         Some(rest) => out.push_str(&format!("CREATE TABLE IF NOT EXISTS {rest}")),
         None => out.push_str(&text),
     }
-    for index in &table.indexes {
+    for index in table.indexes.iter() {
         let text = text::index(table, index);
         out.push('\n');
         out.push_str(&text.replacen("INDEX ", "INDEX IF NOT EXISTS ", 1));
