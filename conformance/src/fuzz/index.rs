@@ -44,7 +44,8 @@ pub struct Index {
 pub fn create(
     table: &str,
     number: usize,
-    (column, kind): (&str, &Type),
+    column: &str,
+    kind: &Type,
     random: &mut Random,
 ) -> (Index, String) {
     let part = part(kind, random);

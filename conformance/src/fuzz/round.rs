@@ -214,12 +214,7 @@ pub fn run(pair: &mut Pair<'_>, seed: u64, statements: usize) -> Result<Outcome>
     }
     let end = i32::try_from(statements)?;
     if !outcome.parted && outcome.unbuilt == 0 {
-        for statement in select::everything(&table) {
-            for page in [None, Some(2)] {
-                let statement = Statement::plain(&statement);
-                pair.compare(&statement, page, end, &mut outcome, &mut history)?;
-            }
-        }
+        pair.compare_all(&table, end, &mut outcome, &mut history)?;
     }
     let drop = Statement::plain(format!("DROP TABLE IF EXISTS {}", table.name));
     pair.compare(&drop, None, end, &mut outcome, &mut history)?;
@@ -235,6 +230,22 @@ fn change_indexes(table: &mut Table, random: &mut Random) -> String {
 }
 
 impl Pair<'_> {
+    /// Compares all that is in the table, in one page and in many.
+    fn compare_all(
+        &mut self,
+        table: &Table,
+        second: i32,
+        outcome: &mut Outcome,
+        history: &mut History,
+    ) -> Result<()> {
+        for statement in select::everything(table) {
+            for page in [None, Some(2)] {
+                self.compare(&Statement::plain(&statement), page, second, outcome, history)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Upsets our server; returns true if that is supported.
     fn upset(&mut self, upset: Upset, outcome: &mut Outcome) -> Result<bool> {
         match (self.upset)(upset, &self.keyspace)? {

@@ -232,8 +232,8 @@ impl Table {
     pub fn create_index(&mut self, random: &mut Random) -> String {
         self.index_changes += 1;
         let column = random.pick(&self.columns);
-        let of = (column.name.as_str(), &column.kind);
-        let (index, text) = index::create(&self.name, self.index_changes, of, random);
+        let (name, number) = (&self.name, self.index_changes);
+        let (index, text) = index::create(name, number, &column.name, &column.kind, random);
         self.indexes.push(index);
         text
     }

@@ -11,7 +11,7 @@
 
 use std::cmp::Ordering;
 
-use crate::model::{Column, ColumnKind};
+use crate::column::{Column, ColumnKind};
 
 /// The order of columns of one kind and shape in SSTables: names that begin with a byte above 0x7f are first, else by bytes.
 pub fn compare_names(a: &str, b: &str) -> Ordering {

@@ -9,12 +9,13 @@ use stdx::{ColumnId, TableId, TimestampMicros, Uuid};
 use types::{CqlType, CustomType, UdtType};
 
 use crate::change::SchemaChange;
+use crate::column::{Column, ColumnKind};
 use crate::column_order::{are_sorted, kind_key, sort_columns};
 use crate::functions::{UserAggregate, UserFunction};
 use crate::index::{IndexKind, IndexMetadata, IndexRules, IndexTarget, TargetPart};
 use crate::model::{
-    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Table,
-    TableKind, TableOptions,
+    ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Table, TableKind,
+    TableOptions,
 };
 
 /// Deepest nesting of a type that is decoded; CQL itself allows less.

@@ -16,6 +16,7 @@
 //! columns of the table only. A table without indexes is encoded as before there were any.
 
 pub mod change;
+pub mod column;
 pub mod column_order;
 mod digest;
 pub mod encode;
@@ -29,14 +30,15 @@ mod tests;
 pub mod tombstone_gc;
 
 pub use change::{LOCAL_KEYSPACES, SchemaChange, SchemaError};
+pub use column::{Column, ColumnKind};
 pub use functions::{UserAggregate, UserFunction};
 pub use index::{
     INDEX_CLASS, INDEX_TARGET, IndexKind, IndexMetadata, IndexRules, IndexTarget, TargetPart,
     index_id,
 };
 pub use model::{
-    Column, ColumnKind, ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Schema,
-    Table, TableKind, TableOptions,
+    ColumnMask, CompactForm, DroppedColumn, Keyspace, KeyspaceParams, Schema, Table, TableKind,
+    TableOptions,
 };
 pub use table_encryption::{TABLE_ENCRYPTION, TABLE_ENCRYPTION_ALIAS, TableEncryption, TableKeys};
 pub use tombstone_gc::{TOMBSTONE_GC, TombstoneGc, TombstoneGcMode};

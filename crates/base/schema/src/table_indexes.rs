@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use stdx::Uuid;
 
+use crate::column::Column;
 use crate::index::IndexMetadata;
-use crate::model::{Column, Keyspace, Table};
+use crate::model::{Keyspace, Table};
 
 impl Table {
     /// Returns true if it has an index.

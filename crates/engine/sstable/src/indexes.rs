@@ -245,7 +245,7 @@ impl OpenIndexes {
     }
 }
 
-/// What the ends of a component say.
+/// The fields of the header and the footer of a component.
 struct Ends {
     kind: ComponentKind,
     definition: u32,

@@ -35,7 +35,7 @@ use cql_plan::plan::BoundValue;
 use cql_plan::select::{BoundSelect, SelectPlan};
 use cql_wire::{Consistency, QueryParameters};
 use data::command::{Partitions, ReadCommand};
-use schema::TableKind;
+use schema::{Table, TableKind};
 use sinks::{Counting, FilterCost, Sink};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -308,6 +308,16 @@ impl<S: ResultSink> Read<S> {
         page.finish(PageEnd { rows: done.rows, paging_state, warnings: &warnings })
     }
 
+    fn note_kind(&self, is_range: bool, table: &Table) {
+        self.ticket.note(|| {
+            let kind = if is_range { "range query" } else { "single-partition query" };
+            format!("Executing {kind} on {}", table.name)
+        });
+        if is_range && self.snapshot.is_some() {
+            self.ticket.note(|| "Computing ranges to query".to_owned());
+        }
+    }
+
     /// Reads and appends the rows.
     async fn rows(
         &self,
@@ -320,13 +330,7 @@ impl<S: ResultSink> Read<S> {
         let is_range = bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_)));
         let timeout = self.timeout(bound);
         let table = plan.table();
-        self.ticket.note(|| {
-            let kind = if is_range { "range query" } else { "single-partition query" };
-            format!("Executing {kind} on {}", table.name)
-        });
-        if is_range && self.snapshot.is_some() {
-            self.ticket.note(|| "Computing ranges to query".to_owned());
-        }
+        self.note_kind(is_range, table);
         let trace = self.ticket.trace.as_ref().map(|trace| {
             let trace = trace.clone();
             Rc::new(ReadTrace::new(trace.id(), move |activity| trace.note(activity)))

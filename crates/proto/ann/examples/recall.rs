@@ -46,10 +46,10 @@ impl Component {
 }
 
 fn build(vectors: &[Vec<f32>], similarity: Similarity) -> (Component, Arc<VectorSummary>) {
-    let (id, options) = ((Uuid::nil(), 0), GraphOptions::default());
+    let (id, options) = (Uuid::nil(), GraphOptions::default());
     let dimensions = vectors.first().map_or(1, Vec::len);
     let mut writer =
-        VectorWriter::new(id, similarity, dimensions, options, usize::MAX).expect("one");
+        VectorWriter::new(id, 0, similarity, dimensions, options, usize::MAX).expect("one");
     let mut rows = 0;
     for vector in vectors {
         if writer.push(rows, vector).is_ok() {

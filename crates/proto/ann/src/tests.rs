@@ -60,8 +60,9 @@ fn build_within(
 ) -> InMemory {
     let rows = vectors.len() as u32 * 2 + 5;
     let dimensions = vectors.first().map_or(1, Vec::len);
-    let id = (Uuid::nil(), 7);
-    let mut writer = VectorWriter::new(id, similarity, dimensions, options, budget_bytes).unwrap();
+    let id = Uuid::nil();
+    let mut writer =
+        VectorWriter::new(id, 7, similarity, dimensions, options, budget_bytes).unwrap();
     let mut bytes = Vec::new();
     let mut finish_segment = |writer: &mut VectorWriter| {
         while writer.build().unwrap() == BuildStep::More {
@@ -312,8 +313,7 @@ fn the_score_of_a_vector_is_at_most_what_its_search_says() {
 fn a_writer_refuses_what_has_no_place() {
     let options = GraphOptions::default();
     let new = |dimensions| {
-        let id = (Uuid::nil(), 0);
-        VectorWriter::new(id, Similarity::Cosine, dimensions, options, usize::MAX)
+        VectorWriter::new(Uuid::nil(), 0, Similarity::Cosine, dimensions, options, usize::MAX)
     };
     assert!(new(0).is_err() && new(8_193).is_err());
     let mut writer = new(2).unwrap();

@@ -73,7 +73,8 @@ impl VectorWriter {
     /// # Errors
     /// `Input` without dimensions or with too many.
     pub fn new(
-        (id, definition): (Uuid, u32),
+        id: Uuid,
+        definition: u32,
         similarity: Similarity,
         dimensions: usize,
         options: GraphOptions,

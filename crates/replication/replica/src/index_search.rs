@@ -169,7 +169,8 @@ impl<N: Node> ReplicaReads<N> {
     pub(crate) async fn or_with_new_index<T>(
         &self,
         answer: Result<T, StoreError>,
-        (epoch, terms): (Epoch, Terms),
+        epoch: Epoch,
+        terms: Terms,
         again: impl AsyncFnOnce() -> Result<T, StoreError>,
     ) -> Result<T, ErrorReply> {
         let env = self.inner.node.env();
@@ -201,6 +202,6 @@ impl<N: Node> ReplicaReads<N> {
         let (node, order) = (&self.inner.node, facts.shape.clustering());
         let answer = search_node(node, search.clone(), order).await;
         let again = async || search_node(node, search, order).await;
-        self.or_with_new_index(answer, (epoch, terms), again).await
+        self.or_with_new_index(answer, epoch, terms, again).await
     }
 }

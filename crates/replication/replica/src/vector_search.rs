@@ -74,6 +74,6 @@ impl<N: Node> ReplicaReads<N> {
         let (node, order) = (&self.inner.node, facts.shape.clustering());
         let answer = search_vectors_node(node, search.clone(), order).await;
         let again = async || search_vectors_node(node, search, order).await;
-        self.or_with_new_index(answer, (epoch, terms), again).await
+        self.or_with_new_index(answer, epoch, terms, again).await
     }
 }

@@ -38,7 +38,8 @@ impl VectorBuild {
         let path = writer.file(Component::Attached(component.name()));
         let file = AttachedWriter::begin(writer, component.attached()).await?;
         let writer = VectorWriter::new(
-            (index.id, index.definition),
+            index.id,
+            index.definition,
             vectors.similarity,
             vectors.dimensions,
             GraphOptions::default(),

@@ -71,7 +71,7 @@ fn tables_with_indexes(compactor: &Compactor) -> Vec<Rc<TableState>> {
 pub(crate) async fn note_built(compactor: &Compactor) {
     for table in tables_with_indexes(compactor) {
         table.follow_indexes();
-        compactor.report_built(&table);
+        report_built(compactor, &table);
         write_indexed(&compactor.files, &table).await;
     }
 }
@@ -108,32 +108,25 @@ impl BuiltIndex {
     }
 }
 
-impl Compactor {
-    /// Sets what is called for each index whose first build has ended on this shard.
-    pub fn on_index_built(&self, hook: impl Fn(BuiltIndex) + 'static) {
-        *self.on_index_built.borrow_mut() = Some(Rc::new(hook));
-    }
-
-    fn report_built(&self, table: &TableState) {
-        let built = table.indexes.take_unreported();
-        let Some(hook) = self.on_index_built.borrow().clone() else { return };
-        let (version, view) = (table.version(), table.view());
-        for index in built {
-            let named = version.table.index_by_id(index);
-            let mut report = BuiltIndex {
-                keyspace: version.table.keyspace.to_string(),
-                table: version.table.name.to_string(),
-                index: named.map(|index| index.name.to_string()).unwrap_or_default(),
-                ..BuiltIndex::default()
-            };
-            for open in view.files.iter().filter_map(|file| file.reader.index(index)) {
-                report.rows += u64::from(open.rows.rows);
-                let (values, entries) = open.counts();
-                report.entries = report.entries.saturating_add(entries);
-                report.values = report.values.max(values);
-            }
-            hook(report);
+fn report_built(compactor: &Compactor, table: &TableState) {
+    let built = table.indexes.take_unreported();
+    let Some(hook) = compactor.on_index_built.borrow().clone() else { return };
+    let (version, view) = (table.version(), table.view());
+    for index in built {
+        let named = version.table.index_by_id(index);
+        let mut report = BuiltIndex {
+            keyspace: version.table.keyspace.to_string(),
+            table: version.table.name.to_string(),
+            index: named.map(|index| index.name.to_string()).unwrap_or_default(),
+            ..BuiltIndex::default()
+        };
+        for open in view.files.iter().filter_map(|file| file.reader.index(index)) {
+            report.rows += u64::from(open.rows.rows);
+            let (values, entries) = open.counts();
+            report.entries = report.entries.saturating_add(entries);
+            report.values = report.values.max(values);
         }
+        hook(report);
     }
 }
 

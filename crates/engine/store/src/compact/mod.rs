@@ -81,6 +81,11 @@ impl Compactor {
         }
     }
 
+    /// Sets what is called for each index whose first build has ended on this shard.
+    pub fn on_index_built(&self, hook: impl Fn(BuiltIndex) + 'static) {
+        *self.on_index_built.borrow_mut() = Some(Rc::new(hook));
+    }
+
     /// Releases the callbacks, which hold the store.
     pub(crate) fn release_hooks(&self) {
         drop(self.on_compacted.take());

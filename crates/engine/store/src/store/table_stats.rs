@@ -62,12 +62,7 @@ impl Store {
             sstables_read: counters.sstables_read.get(),
             // Not negative, and no more than there are cells.
             droppable_cells: (droppable as u64, cells.map(|n| n.unwrap_or(0)).sum()),
-            sstable_bytes_max: view
-                .files
-                .iter()
-                .map(|f| f.reader.meta().disk_bytes())
-                .max()
-                .unwrap_or(0),
+            sstable_bytes_max: metas().map(|meta| meta.disk_bytes()).max().unwrap_or(0),
             sstable_span_micros_max: spans.max().unwrap_or(0),
             levels,
             read_latency: counters.read_latency.snapshot(),

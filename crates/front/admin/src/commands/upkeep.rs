@@ -10,7 +10,7 @@ use crate::commands::selection::selected;
 use crate::compaction_command::CompactionAction;
 use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, ImportRequest, RepairedRequest,
-    SstableReport,
+    SstableReport, VerifyRequest,
 };
 use crate::request::{ActionError, Selection};
 
@@ -302,9 +302,7 @@ fn compaction(
             CompactionAction::Split { tables: ids(keyspaces, tables)? }
         }
         CompactionCommand::Verify { keyspaces, tables, how } => {
-            if how.check_tokens && !how.extended {
-                return Err(argument("Token verification requires --extended-verify".to_owned()));
-            }
+            check_verify(&how)?;
             CompactionAction::Verify { tables: ids(keyspaces, tables)?, how }
         }
         CompactionCommand::GarbageCollect { keyspaces, tables, granularity } => {
@@ -333,6 +331,13 @@ fn compaction(
             CompactionAction::Force { table: table.id, keys: parsed.collect::<Result<_, _>>()? }
         }
     })
+}
+
+fn check_verify(how: &VerifyRequest) -> Result<(), ActionError> {
+    match how.check_tokens && !how.extended {
+        true => Err(argument("Token verification requires --extended-verify".to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// The table of a command about one.

@@ -19,7 +19,7 @@ pub struct IndexReport {
     pub rules: String,
     /// Terms are compared as a whole: text, booleans, frozen values, entries of maps.
     pub is_literal: bool,
-    /// What it does to text before it compares it, in Cassandra's words.
+    /// The changes to text before it is compared, in Cassandra's words.
     pub analyzer: String,
     /// Its first build has ended on every shard: queries can use it.
     pub is_built: bool,

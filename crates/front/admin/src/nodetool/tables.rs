@@ -170,12 +170,11 @@ fn print_table(
     head: TableHead<'_>,
     options: TableStatsOptions,
 ) {
-    let TableHead { indent, name } = head;
     let mut line = |name: &str, value: &str| {
-        let _ = writeln!(out, "{indent}{name}: {value}");
+        let _ = writeln!(out, "{}{name}: {value}", head.indent);
     };
     let bytes = |n: u64| options.bytes(n);
-    line("Table", name);
+    line("Table", head.name);
     line("SSTable count", &table.sstables.to_string());
     line("Old SSTable count", &table.old_sstables.to_string());
     line("Max SSTable size", &pretty_memory(table.sstable_bytes_max));

@@ -410,7 +410,7 @@ fn questions_are_answered_for_all_shards_together() {
     for line in [
         "\nGET    /health              200 when the node answers\n",
         "\nGET    /api/v1/node         the cluster and this node\n",
-        "\n                            force (keyspace, table, keys)\n",
+        "\n                            range (keyspaces, tables, start, end),\n",
     ] {
         assert!(list.contains(line), "{list}");
     }

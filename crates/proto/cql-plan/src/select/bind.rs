@@ -18,7 +18,7 @@ use types::Comparator;
 use types::wire::{CollectionKind, Elements, Fields};
 
 use super::filter::{Filter, Test};
-use super::index::like;
+use super::index::like::{self, LikeIndexes};
 use super::restrictions::{
     Condition, InRows, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
 };
@@ -588,13 +588,7 @@ fn add_condition<'v>(
             }
         }
         Condition::Like(term, indexes) => {
-            let bound = match v.bind(term)? {
-                Bound::Value(bytes) => bytes,
-                Bound::Null => return Err(unsupported("null", column)),
-                Bound::Unset => return Err(like::empty()),
-            };
-            let (_, pattern) = indexes.pattern(&column.name, &bound)?;
-            out.push(Filter::new(column, Test::Like(pattern)));
+            out.push(Filter::new(column, like_test(term, indexes, v, column)?));
         }
         Condition::Analyzed(options, condition) => {
             let first = out.len();
@@ -604,6 +598,21 @@ fn add_condition<'v>(
         }
     }
     Ok(())
+}
+
+fn like_test<'v>(
+    term: &'v PlannedTerm,
+    indexes: &LikeIndexes,
+    v: &Values<'v>,
+    column: &Column,
+) -> Result<Test, PlanError> {
+    let bound = match v.bind(term)? {
+        Bound::Value(bytes) => bytes,
+        Bound::Null => return Err(unsupported("null", column)),
+        Bound::Unset => return Err(like::empty()),
+    };
+    let (_, pattern) = indexes.pattern(&column.name, &bound)?;
+    Ok(Test::Like(pattern))
 }
 
 /// The key or the value of an entry of a map.

@@ -61,11 +61,7 @@ impl Clause<'_> {
         let by_range = on_token || self.partition.is_empty() || filters_partition_key;
         let mut uses_index = supporting.any
             && (filters_partition_key || self.partition.is_empty() && self.token.is_none());
-        if self.context.selects_only_statics && !self.clustering.is_empty() {
-            return Err(PlanError::invalid(
-                "Cannot restrict clustering columns when selecting only static columns",
-            ));
-        }
+        self.check_statics()?;
         let sliced = self.sliced();
         let filters_clustering = sliced.iter().any(|sliced| !sliced);
         self.check_clustering(&sliced, supporting)?;
@@ -77,7 +73,7 @@ impl Clause<'_> {
         match &self.context.ann {
             Some(ann) => {
                 let has_key = keeps_slices && (!self.partition.is_empty() || self.token.is_some());
-                self.check_nearest(ann, (filters_partition_key, has_key), supporting)?;
+                self.check_nearest(ann, filters_partition_key, has_key, supporting)?;
             }
             None => self.check_other(supporting, may_filter)?,
         }
@@ -211,12 +207,22 @@ impl Clause<'_> {
         Ok(())
     }
 
+    fn check_statics(&self) -> Result<(), PlanError> {
+        match self.context.selects_only_statics && !self.clustering.is_empty() {
+            true => Err(PlanError::invalid(
+                "Cannot restrict clustering columns when selecting only static columns",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Checks the restrictions beside an ordering by distance: all of columns with indexes, of the whole partition key
     /// or its token, and with it of clustering columns that need no filter.
     fn check_nearest(
         &self,
         ann: &AnnColumn,
-        (filters_partition_key, has_key): (bool, bool),
+        filters_partition_key: bool,
+        has_key: bool,
         supporting: Supporting,
     ) -> Result<(), PlanError> {
         let may_filter = self.context.allow_filtering || self.context.filters_freely;

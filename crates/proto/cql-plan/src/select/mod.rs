@@ -404,7 +404,8 @@ impl SelectPlan {
         if let Some(wrong) = &self.wrong_mask {
             return Err(wrong.clone());
         }
-        let nearest = self.bind_nearest((limit, per_partition), values, options)?;
+        let limits = nearest::RowLimits { limit, per_partition };
+        let nearest = self.bind_nearest(limits, values, options)?;
         let is_paged = !self.is_one_group() && nearest.is_none();
         let page_rows = match options.page_size {
             Some(rows) if rows > 0 && is_paged => rows,
@@ -460,7 +461,7 @@ impl SelectPlan {
 
     fn bind_nearest(
         &self,
-        limits: (u32, u32),
+        limits: nearest::RowLimits,
         values: &[BoundValue<'_>],
         options: &ExecuteOptions<'_>,
     ) -> Result<Option<Box<NearestQuery>>, PlanError> {

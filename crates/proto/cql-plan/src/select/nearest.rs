@@ -158,6 +158,13 @@ pub struct NearestQuery {
     pub warning: Option<String>,
 }
 
+/// Limits of a statement; `UNLIMITED` where it has none.
+#[derive(Clone, Copy)]
+pub(super) struct RowLimits {
+    pub(super) limit: u32,
+    pub(super) per_partition: u32,
+}
+
 impl NearestPlan {
     /// The plan of a checked ordering.
     pub(super) fn new(table: &Table, ordering: AnnOrdering) -> Result<NearestPlan, PlanError> {
@@ -179,11 +186,12 @@ impl NearestPlan {
     pub(super) fn bind(
         &self,
         shaping: &Shaping,
-        (limit, per_partition): (u32, u32),
+        limits: RowLimits,
         values: &[BoundValue<'_>],
         options: &ExecuteOptions<'_>,
     ) -> Result<NearestQuery, PlanError> {
         let refuse = |text: &str| Err(PlanError::invalid(text));
+        let RowLimits { limit, per_partition } = limits;
         if matches!(shaping, Shaping::Groups { .. }) {
             return refuse("Top-K queries can not be run with aggregation");
         }

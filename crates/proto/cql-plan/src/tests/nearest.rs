@@ -1,4 +1,4 @@
-//! What a SELECT of the nearest rows reads and binds. Its rules: `testdata/index_rules/vectors.txt`.
+//! Reads and bound values of a SELECT of the nearest rows. Its rules: `testdata/index_rules/vectors.txt`.
 
 use index_format::Similarity;
 

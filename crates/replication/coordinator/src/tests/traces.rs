@@ -118,7 +118,7 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
             "n{n}"
         );
         assert_eq!(begin[2..4], ["Merged data", "Read 1 live rows and 0 tombstone cells"], "n{n}");
-        assert!(events[4].contains(" read 1 live row of 1 partition and "), "n{n}: {events:?}");
+        assert!(events[4].contains(" read 1 live row in 1 partition, "), "n{n}: {events:?}");
         assert!(begin[5].starts_with("Enqueuing response of"), "n{n}: {events:?}");
     }
 }

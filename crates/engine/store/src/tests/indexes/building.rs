@@ -182,7 +182,7 @@ fn a_restart_continues_a_build_and_a_stray_file_never_undoes_one() {
     assert_eq!(*rewritten.lock().unwrap(), 4, "no file is built twice");
     // A component is lost.
     let disk = world.disk("n1");
-    let of_index = |path: &&String| path.contains(&index_id(3).to_string());
+    let of_index = |path: &&String| path.contains(&TableId(index_id(3)).to_hex());
     let lost = disk.list().iter().find(of_index).unwrap().clone();
     disk.remove(&lost);
     run_in(&world, move |rt| {
@@ -213,7 +213,7 @@ fn a_damaged_component_is_not_used_and_its_file_is_rewritten() {
             store.stop().await;
         });
         let disk = world.disk("n1");
-        let of_index = |path: &&String| path.contains(&index_id(3).to_string());
+        let of_index = |path: &&String| path.contains(&TableId(index_id(3)).to_hex());
         let damaged = disk.list().iter().find(of_index).unwrap().clone();
         assert!(disk.flip_bit(&damaged, bit));
         run_in(&world, move |rt| {

@@ -65,7 +65,7 @@ fn bytes_of(vector: &[f32]) -> Vec<u8> {
     vector.iter().flat_map(|x| x.to_be_bytes()).collect()
 }
 
-/// What a write does to the vector of a row.
+/// A write of the vector of a row.
 enum Change<'v> {
     Set(&'v [f32]),
     /// It has expired.
@@ -382,7 +382,7 @@ fn graphs_find_nearly_all_of_the_nearest_also_after_changes() {
     }
 }
 
-/// Rows whose vectors were better once must not take the places of others, and a walk that meets only such gives up.
+/// Rows whose vectors were better once must not take the places of others, and a walk that meets only such ends early.
 #[test]
 fn rows_that_lost_their_vectors_displace_none() {
     run(3, |rt| async move {

@@ -8,7 +8,7 @@
 //! search that asks each source until its next score is below the farthest of the answer misses no row, as far as the
 //! sources are exact: memtables, files without the index and lists are, graphs miss some.
 //!
-//! A walk that finds few rows (deleted ones, ones that do not satisfy the predicates) gives up, and all rows are read.
+//! A walk that finds few rows (deleted ones, ones that do not satisfy the predicates) ends early, and all rows are read.
 
 mod listed;
 mod plan;
@@ -242,7 +242,7 @@ impl VectorSearching<'_, '_> {
             let meta = file.reader.meta();
             let ids = match first <= meta.first_token() && last >= meta.last_token() {
                 true => 0..count,
-                false => places.ids(self.searching, (first, last), count).await?,
+                false => places.ids(self.searching, first, last, count).await?,
             };
             let nodes = segments.iter().map(|segment| u64::from(segment.nodes)).sum();
             let allowed = u64::from(ids.end - ids.start);

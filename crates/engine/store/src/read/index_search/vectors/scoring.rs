@@ -11,7 +11,7 @@ use stdx::{ColumnId, Token};
 use crate::error::StoreError;
 use crate::read::driver::{Flow, RowSink};
 
-/// What rows are compared with.
+/// The vector that rows are compared with, and the index of their own.
 pub(super) struct Wanted {
     /// The indexes of the table, to make keys of rows.
     indexes: std::rc::Rc<TableIndexes>,

@@ -92,7 +92,8 @@ impl Places {
     pub(super) async fn ids(
         &mut self,
         searching: &mut Searching<'_>,
-        (first, last): (Token, Token),
+        first: Token,
+        last: Token,
         rows: u32,
     ) -> Result<std::ops::Range<u32>, Stopped> {
         let start = match first {

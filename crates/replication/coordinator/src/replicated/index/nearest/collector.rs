@@ -9,7 +9,7 @@ use store::{Flow, Look, LookedAt, RowSink};
 /// Memory of a row beside its bytes.
 const ROW_BYTES: usize = 160;
 
-/// What makes rows near, and which rows are wanted.
+/// The column, vector and similarity that score rows, and which rows are wanted.
 #[derive(Clone, Copy)]
 pub(super) struct Scoring<'a> {
     pub(super) column: ColumnId,

@@ -118,7 +118,7 @@ pub(super) fn searcher(store: Store) -> VectorSearcher {
     })
 }
 
-/// What is asked for.
+/// A search by a vector.
 #[derive(Clone, Debug)]
 struct Asked {
     vector: f32,
