@@ -19,6 +19,11 @@ MADE = [
     "CREATE INDEX sai_t ON made.t (t) USING 'sai' WITH OPTIONS = {'case_sensitive': 'false'}",
     "CREATE INDEX sai_m ON made.t (entries(m)) USING 'sai'",
     "CREATE INDEX sai_l ON made.t (values(l)) USING 'sai'",
+    # ScyllaDB's form, which a Cassandra could not start with; the first is a second index of its column.
+    "CREATE INDEX local_v ON made.t ((k), v)",
+    "CREATE TABLE made.u (p int, q int, c int, v int, m map<text, int>, PRIMARY KEY ((p, q), c))",
+    "CREATE INDEX local_u ON made.u ((p, q), v)",
+    "CREATE INDEX local_m ON made.u ((p, q), keys(m))",
 ]
 QUERIES = [
     *[f"v = 'v{n}'" for n in range(4)],
@@ -31,6 +36,23 @@ QUERIES = [
     "l CONTAINS 7",
     "n > 10 AND t = 'Word2'",
 ]
+
+
+LOCAL = {
+    "local_v": '{"pk":["k"],"ck":["v"]}',
+    "local_u": '{"pk":["p","q"],"ck":["v"]}',
+    "local_m": '{"pk":["p","q"],"ck":["keys(m)"]}',
+}
+PLAIN = {"local_v": "v", "local_u": "v", "local_m": "keys(m)"}
+
+
+def targets(report, part, session, expected):
+    """Targets of the local indexes; the legacy index beside one of them stays."""
+    rows = session.execute("SELECT * FROM system_schema.indexes WHERE keyspace_name = 'made'")
+    found = {row.index_name: row.options["target"] for row in rows}
+    expected = {**expected, "legacy_v": "v"}
+    wrong = {name: found.get(name) for name in expected if found.get(name) != expected[name]}
+    report.check(f"{part}: targets of local indexes", str(wrong) if wrong else "")
 
 
 def write(session, run):
@@ -67,6 +89,9 @@ def indexed(report, work):
         write(session, 0)
         server.flush()
         write(session, 1)
+        for c in range(4):
+            session.execute(f"INSERT INTO made.u (p, q, c, v, m) VALUES (1, 2, {c}, {c % 2}, {{'a': 1}})")
+        targets(report, "indexed", session, LOCAL)
         expected = answers(session)
         empty = [where for where, keys in expected.items() if not keys or isinstance(keys, str)]
         report.check("indexed: queries have answers", "\n".join(empty))
@@ -85,6 +110,10 @@ def indexed(report, work):
     with Cassandra(home) as server:
         cluster, session = server.connect()
         compare(report, "indexed, there", expected, session)
+        targets(report, "indexed, there", session, PLAIN)
+        session.execute("ALTER TABLE made.u RENAME q TO r")
+        session.execute("DROP INDEX made.local_m")
+        session.execute("CREATE INDEX local_m ON made.u (c)")
         write(session, 2)
         server.nodetool("compact", "made")
         expected = answers(session)
@@ -96,5 +125,9 @@ def indexed(report, work):
     with Helenus(home) as server:
         cluster, session = server.connect()
         compare(report, "indexed, back", expected, session)
+        renamed = {**LOCAL, "local_u": LOCAL["local_u"].replace("q", "r"), "local_m": "c"}
+        targets(report, "indexed, back", session, renamed)
+        found = sorted(row.c for row in session.execute("SELECT c FROM made.u WHERE p = 1 AND r = 2 AND v = 1"))
+        report.check("indexed, back: a local index", "" if found == [1, 3] else str(found))
         cluster.shutdown()
         server.stop()

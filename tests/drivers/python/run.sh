@@ -20,6 +20,6 @@ for driver in "$@"; do
   [ -z "${PREPARE_ONLY:-}" ] || continue
   echo "python ($driver-driver):"
   "$venv/bin/python" -B -m pytest -q -p no:cacheprovider --tb=short --no-header \
-    "$here/test_driver.py" "$here/test_cqlengine.py" "$here/test_indexes.py" "$here/test_like.py" "$here/test_vectors.py" || status=1
+    "$here/test_driver.py" "$here/test_cqlengine.py" "$here/test_indexes.py" "$here/test_local_indexes.py" "$here/test_like.py" "$here/test_vectors.py" || status=1
 done
 exit $status

@@ -1,9 +1,12 @@
 //! Secondary indexes of a table: definitions only.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use stdx::{TableId, Uuid};
+use types::name::quote_identifier;
 
 use crate::digest::digest_uuid;
 
@@ -21,12 +24,32 @@ pub struct IndexMetadata {
     pub name: Arc<str>,
     /// Kind as `system_schema.indexes` shows it.
     pub kind: IndexKind,
-    /// Options as the statement had them, with [`INDEX_TARGET`] and, of custom indexes, [`INDEX_CLASS`].
+    /// Options as the statement had them, with [`INDEX_TARGET`] and, of custom indexes, [`INDEX_CLASS`]. The target of a
+    /// local index is JSON, as in ScyllaDB: `{"pk":["p"],"ck":["v"]}`.
     pub options: BTreeMap<String, String>,
     /// The column, and the part of its values.
     pub target: IndexTarget,
     /// Rules by which queries use it.
     pub rules: IndexRules,
+}
+
+impl IndexMetadata {
+    /// Returns true for ScyllaDB's local index, `((partition key), column)`. It is a legacy index in all else.
+    pub fn is_local(&self) -> bool {
+        // Targets of other legacy indexes begin with a name or a quotation mark.
+        self.kind == IndexKind::Composites
+            && self.options.get(INDEX_TARGET).is_some_and(|target| target.starts_with('{'))
+    }
+
+    /// The options by which Cassandra knows the index: it has no local ones and does not start with their target.
+    pub fn cassandra_options(&self) -> Cow<'_, BTreeMap<String, String>> {
+        if !self.is_local() {
+            return Cow::Borrowed(&self.options);
+        }
+        let mut options = self.options.clone();
+        options.insert(INDEX_TARGET.to_owned(), self.target.to_string());
+        Cow::Owned(options)
+    }
 }
 
 /// Kind of an index in `system_schema.indexes`.
@@ -69,6 +92,17 @@ pub struct IndexTarget {
     pub column: Arc<str>,
     /// Indexed part of the value.
     pub part: TargetPart,
+}
+
+/// As statements have it.
+impl Display for IndexTarget {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let column = quote_identifier(&self.column);
+        match self.part.function() {
+            None => f.write_str(&column),
+            Some(function) => write!(f, "{function}({column})"),
+        }
+    }
 }
 
 /// Indexed part of a value.

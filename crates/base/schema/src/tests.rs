@@ -130,6 +130,34 @@ fn a_table_with_indexes_is_written_as_the_format_says() {
     }
 }
 
+#[test]
+fn a_local_index_keeps_its_target_and_is_a_plain_legacy_index_for_cassandra() {
+    let local = |column: &str, part| IndexMetadata {
+        kind: IndexKind::Composites,
+        rules: IndexRules::Legacy,
+        options: [("target".to_owned(), r#"{"pk":["k"],"ck":["m"]}"#.to_owned())].into(),
+        ..index("i", column, part)
+    };
+    let mut one = table(1);
+    one.indexes = one.indexes_with(local("m", TargetPart::Keys));
+    let mut bytes = Vec::new();
+    encode::table(&mut bytes, &one);
+    let back = encode::read_table(&mut Reader::new(&bytes, "table")).unwrap();
+    assert_eq!(back, one);
+    assert!(back.indexes[0].is_local());
+    let target = |index: &IndexMetadata| index.cassandra_options()["target"].clone();
+    assert_eq!(target(&back.indexes[0]), "keys(m)");
+    assert_eq!(target(&local("M", TargetPart::Simple)), "\"M\"");
+    // A column of such a name is quoted; options of custom indexes have any text.
+    let plain = |target: &str, kind| {
+        let options = [("target".to_owned(), target.to_owned())].into();
+        IndexMetadata { options, kind, ..local("m", TargetPart::Simple) }
+    };
+    let other = plain("\"{\"", IndexKind::Composites);
+    assert!(!other.is_local() && !plain("{", IndexKind::Custom).is_local());
+    assert_eq!(*other.cassandra_options(), other.options);
+}
+
 /// INV-schema-6.
 #[test]
 fn indexes_out_of_order_or_of_missing_columns_are_not_read() {

@@ -245,7 +245,7 @@ fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, Takeo
             let of_view = |r: &&Row| r.bytes("table_name") == Some(name.as_bytes());
             left_out::view(row, in_keyspace(&rows.columns, &keyspace).filter(of_view))
         }
-        "index_name" => left_out::index(row),
+        "index_name" => left_out::index(row, None),
         "function_name" => left_out::function(row),
         "aggregate_name" => left_out::aggregate(row),
         _ => left_out::trigger(row),

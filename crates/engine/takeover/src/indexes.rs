@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use cql_plan::ddl::{DdlContext, DdlPlan, IndexSettings};
-use schema::{Schema, SchemaChange};
+use schema::{Column, Schema, SchemaChange};
 use stdx::{Uuid, WallMicros};
+use types::name::quote_identifier;
 
 use super::TakeoverError;
 use super::left_out::{self, Choice};
@@ -54,9 +55,13 @@ impl TakenIndexes {
             if base.keyspace(&keyspace).is_some() || choice.omits_index(row)? {
                 continue;
             }
-            let Some(changes) = planned(&schema, &left_out::index(row)?, settings) else {
-                continue;
+            let table = schema.table(&keyspace, &row.required_text("table_name")?);
+            let key = match table {
+                Some(table) if choice.is_local_index(row)? => Some(names(table.partition_key())),
+                _ => None,
             };
+            let statement = left_out::index(row, key.as_deref())?;
+            let Some(changes) = planned(&schema, &statement, settings) else { continue };
             for change in changes {
                 let Ok(next) = schema.apply(&change) else { continue };
                 schema = next;
@@ -66,6 +71,12 @@ impl TakenIndexes {
         }
         Ok(taken)
     }
+}
+
+/// The names of columns as statements have them.
+fn names(columns: &[Column]) -> String {
+    let names = columns.iter().map(|column| quote_identifier(&column.name));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The changes of a statement; `None` when it is refused.

@@ -64,6 +64,20 @@ impl Choice<'_> {
         Ok(self.allows(Kind::Indexes) && !is_own)
     }
 
+    /// Returns true if the metadata log has it as a local index. Its row is that of a plain index: a Cassandra has no
+    /// other.
+    pub(super) fn is_local_index(&self, row: &Row) -> Result<bool, TakeoverError> {
+        let keyspace = row.required_text("keyspace_name")?;
+        let name = row.text("index_name")?.unwrap_or_default();
+        let keyspace = self.known.and_then(|schema| schema.keyspace(&keyspace));
+        let Some((table, index)) = keyspace.and_then(|keyspace| keyspace.index(&name)) else {
+            return Ok(false);
+        };
+        let options = row.text_map("options")?.unwrap_or_default().into_iter().collect();
+        let is_there = *table.name == *row.required_text("table_name")?;
+        Ok(index.is_local() && is_there && *index.cassandra_options() == options)
+    }
+
     /// Returns true if it is a function or aggregate of this node's own.
     pub(super) fn is_own(&self, row: &Row, column: &str) -> Result<bool, TakeoverError> {
         let Some(schema) = self.known else { return Ok(false) };
@@ -150,7 +164,8 @@ pub(super) fn aggregate(row: &Row) -> Result<String, TakeoverError> {
     Ok(text + ";")
 }
 
-pub(super) fn index(row: &Row) -> Result<String, TakeoverError> {
+/// `partition_key`: the names of its columns, if it is to be a local index.
+pub(super) fn index(row: &Row, partition_key: Option<&str>) -> Result<String, TakeoverError> {
     let name = id(&row.required_text("index_name")?);
     let table = full(row, "table_name")?;
     let mut options: Vec<_> = row.text_map("options")?.unwrap_or_default().into_iter().collect();
@@ -172,7 +187,10 @@ pub(super) fn index(row: &Row) -> Result<String, TakeoverError> {
                 quoted(&class)
             )
         }
-        _ => format!("CREATE INDEX {name} ON {table} ({target});"),
+        _ => match partition_key {
+            Some(key) => format!("CREATE INDEX {name} ON {table} (({key}), {target});"),
+            None => format!("CREATE INDEX {name} ON {table} ({target});"),
+        },
     })
 }
 

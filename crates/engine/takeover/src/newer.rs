@@ -344,14 +344,15 @@ fn with_ids_of(was: &Table, is: &Table) -> Table {
 }
 
 /// The index with the id that it has already, if its definition and its column are the same: then the components of
-/// this node's files are those of this index, whatever happened to it since.
+/// this node's files are those of this index, whatever happened to it since. A local index is a plain one there.
 fn with_id_of(was: &Table, index: &Arc<IndexMetadata>, new: &Table) -> Arc<IndexMetadata> {
     let same = |old: &&Arc<IndexMetadata>| {
         let column = |of: &Table| of.column(&index.target.column).map(|c| (c.id, c.ty.clone()));
-        old.kind == index.kind && old.options == index.options && column(was) == column(new)
+        let options = old.cassandra_options() == index.cassandra_options();
+        old.kind == index.kind && options && column(was) == column(new)
     };
     match was.index(&index.name).filter(same) {
-        Some(old) => old.clone(),
+        Some(old) => Arc::new(IndexMetadata { id: old.id, ..IndexMetadata::clone(index) }),
         None => {
             let id = schema::index_id(was.id, &index.name, new.version);
             Arc::new(IndexMetadata { id, ..IndexMetadata::clone(index) })

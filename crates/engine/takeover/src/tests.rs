@@ -622,28 +622,28 @@ fn indexes_are_taken_over_where_a_statement_could_make_them() {
             "indexes" => {
                 place.push(index("a", "COMPOSITES", &[("target", "v")]));
                 place.push(index("b", "CUSTOM", &[("class_name", "sai"), ("target", "v")]));
-                let sasi = "org.apache.cassandra.index.sasi.SASIIndex";
-                place.push(index("c", "CUSTOM", &[("class_name", sasi), ("target", "v")]));
+                let other = "com.example.Index";
+                place.push(index("c", "CUSTOM", &[("class_name", other), ("target", "v")]));
             }
             _ => {}
         }
     }
     let base = cql_plan::system::system_schema();
     let indexes =
-        |available, sasi| cql_plan::ddl::IndexSettings { available, sasi, ..Default::default() };
-    let unsupported = |available, sasi| {
-        let mut choice = Choice { indexes: indexes(available, sasi), ..Choice::default() };
+        |available| cql_plan::ddl::IndexSettings { available, ..Default::default() };
+    let unsupported = |available| {
+        let mut choice = Choice { indexes: indexes(available), ..Choice::default() };
         let error = definitions::changes(&base, &rows, &mut choice).unwrap_err();
         let TakeoverError::Unsupported { items, .. } = error else { panic!("{error}") };
         items
     };
-    assert_eq!(unsupported(false, true), ["index ks.t.a", "index ks.t.b", "index ks.t.c"]);
-    assert_eq!(unsupported(true, false), ["index ks.t.c"], "`sasi_indexes_enabled` is not set");
+    assert_eq!(unsupported(false), ["index ks.t.a", "index ks.t.b", "index ks.t.c"]);
+    assert_eq!(unsupported(true), ["index ks.t.c"]);
 
     // Returns the names of the indexes that are taken over and that are left out, and the schema with the former.
     let taken = |rows: &SchemaRows, without: &[&str], known: Option<&Schema>| {
         let without: Vec<String> = without.iter().map(|kind| (*kind).to_owned()).collect();
-        let indexes = indexes(true, true);
+        let indexes = indexes(true);
         let mut choice = Choice { without: &without, known, indexes, left_out: Vec::new() };
         let changes = definitions::changes(&base, rows, &mut choice).unwrap();
         let after = changes.iter().fold(base.clone(), |schema, c| schema.apply(c).unwrap());
@@ -655,14 +655,64 @@ fn indexes_are_taken_over_where_a_statement_could_make_them() {
     let (names, left_out, _) = taken(&rows, &["indexes"], None);
     assert_eq!(names, Vec::<String>::new(), "a request to leave indexes out is for all of them");
     assert_eq!(left_out, ["index ks.t.a", "index ks.t.b", "index ks.t.c"]);
+    for (name, place) in rows.tables_mut() {
+        if name == "indexes" {
+            place.pop();
+        }
+    }
     let (names, _, known) = taken(&rows, &[], None);
-    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(names, ["a", "b"]);
     let (names, left_out, _) = taken(&rows, &["indexes"], Some(&known));
     assert_eq!(
         (names.join(" "), left_out.len()),
-        ("a b c".to_owned(), 0),
+        ("a b".to_owned(), 0),
         "they are this node's own"
     );
+
+    // A local index is a second plain one for a Cassandra; it stays what it was as long as its row does.
+    let local = "CREATE INDEX b ON ks.t ((k), v)";
+    let plan = cql_plan::ddl::DdlPlan::new(&cql_syntax::parse(local).unwrap().kind, None);
+    let mut own = Table::clone(known.table("ks", "t").unwrap());
+    own.indexes = own.indexes_without("b");
+    own.version += 1;
+    let mut known = known.apply(&SchemaChange::AlterTable(own)).unwrap();
+    let outcome = plan.unwrap().unwrap().outcome(&mut cql_plan::ddl::DdlContext {
+        schema: &known,
+        datacenters: &[],
+        moving: &[],
+        new_table_id: &mut stdx::Uuid::nil,
+        now: stdx::WallMicros(0),
+        watch: None,
+        default_factor: 1,
+        default_compaction: None,
+        drop_compact_storage: false,
+        functions: None,
+        indexes: &indexes(true),
+    });
+    for change in outcome.unwrap().changes {
+        known = known.apply(&change).unwrap();
+    }
+    let target = |rows: &SchemaRows, known| {
+        let (names, left_out, after) = taken(rows, &[], Some(known));
+        assert_eq!((names.join(" "), left_out.len()), ("a b".to_owned(), 0));
+        after.table("ks", "t").unwrap().index("b").unwrap().options["target"].clone()
+    };
+    let stored = |rows: &mut SchemaRows, options: &[(&str, &str)], kind: &str| {
+        for (name, place) in rows.tables_mut() {
+            if name == "indexes" {
+                let (index, kind) = (("index_name", text("b")), ("kind", text(kind)));
+                place[1] = row("indexes", &[ks(), t(), index, kind, ("options", map(options))]);
+            }
+        }
+    };
+    stored(&mut rows, &[("target", "v")], "COMPOSITES");
+    assert_eq!(target(&rows, &known), r#"{"pk":["k"],"ck":["v"]}"#);
+    stored(&mut rows, &[("class_name", "sai"), ("target", "v")], "CUSTOM");
+    assert_eq!(target(&rows, &known), "v", "another index of its name");
+    // ScyllaDB stores the target of a local index itself.
+    stored(&mut rows, &[("target", r#"{"pk":["k"],"ck":["v"]}"#)], "COMPOSITES");
+    let (_, _, after) = taken(&rows, &[], None);
+    assert!(after.table("ks", "t").unwrap().index("b").unwrap().is_local());
 }
 
 /// Rewrites the files of a table as Cassandra 3 and ScyllaDB have them: version `me`, and columns

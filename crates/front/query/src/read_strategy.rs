@@ -2,13 +2,13 @@
 
 use cql_plan::auth::is_computed;
 use cql_plan::select::SelectPlan;
-use cql_plan::system::is_index_table;
+use cql_plan::system::{is_index_definitions, is_index_table};
 use schema::TableKind;
 
 /// Source of the rows of a SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadStrategy {
-    /// This node computes them: a virtual table, the table of built indexes.
+    /// This node computes them: a virtual table, the table of built indexes, the definitions of indexes.
     Virtual,
     /// This node computes them of its metadata: a table of roles.
     Roles,
@@ -28,7 +28,9 @@ impl ReadStrategy {
         let table = plan.table();
         match table.kind {
             TableKind::Virtual => ReadStrategy::Virtual,
-            TableKind::Regular | TableKind::Compact(_) if is_index_table(table) => {
+            TableKind::Regular | TableKind::Compact(_)
+                if is_index_table(table) || is_index_definitions(table) =>
+            {
                 ReadStrategy::Virtual
             }
             TableKind::Regular | TableKind::Compact(_) if is_computed(table) => ReadStrategy::Roles,

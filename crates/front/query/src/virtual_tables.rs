@@ -21,6 +21,12 @@ pub(crate) async fn rows(executor: &Executor, table: &Table) -> Vec<VirtualRow> 
             let schema = executor.schema();
             rows_or_none(table, cql_plan::virtual_schema::rows(&schema, table))
         }
+        ("system_schema", "indexes") => {
+            let snapshot = executor.snapshot();
+            let at = snapshot.system_timestamp();
+            let rows = cql_plan::system_rows::shown_index_rows(&snapshot.schema, table, at);
+            rows_or_none(table, rows)
+        }
         _ => executor.virtual_source.rows(table).await,
     }
 }

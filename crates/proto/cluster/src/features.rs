@@ -32,6 +32,8 @@ pub const CIDR_GROUPS: u64 = 1 << 6;
 pub const INDEXES: u64 = 1 << 7;
 /// SASI indexes, within the definition of a table.
 pub const SASI_INDEXES: u64 = 1 << 8;
+/// Local indexes: an older build would show their targets as no statement has them.
+pub const LOCAL_INDEXES: u64 = 1 << 9;
 
 /// Features of this build.
 pub const SUPPORTED: u64 = ROLES
@@ -42,7 +44,8 @@ pub const SUPPORTED: u64 = ROLES
     | MASKS_BY_FUNCTIONS
     | CIDR_GROUPS
     | INDEXES
-    | SASI_INDEXES;
+    | SASI_INDEXES
+    | LOCAL_INDEXES;
 
 impl Transformation {
     /// Returns the features that a member needs to read this entry, one bit each.
@@ -68,6 +71,7 @@ impl Transformation {
                     let by_users = table.masks.values().any(|mask| mask.users.is_some());
                     let masks = masks | if by_users { MASKS_BY_FUNCTIONS } else { 0 };
                     let of_index = |index: &IndexMetadata| match index.rules {
+                        IndexRules::Legacy if index.is_local() => INDEXES | LOCAL_INDEXES,
                         IndexRules::Legacy | IndexRules::Sai => INDEXES,
                         IndexRules::Sasi => INDEXES | SASI_INDEXES,
                     };
@@ -169,6 +173,9 @@ mod tests {
         };
         table.indexes = table.indexes_with(index.clone());
         assert_eq!(needs(&table), INDEXES);
+        let options = [("target".to_owned(), r#"{"pk":["k"],"ck":["v"]}"#.to_owned())].into();
+        table.indexes = table.indexes_with(schema::IndexMetadata { options, ..index.clone() });
+        assert_eq!(needs(&table), INDEXES | LOCAL_INDEXES);
         let rules = schema::IndexRules::Sasi;
         table.indexes = table.indexes_with(schema::IndexMetadata { rules, ..index });
         assert_eq!(needs(&table), INDEXES | SASI_INDEXES);

@@ -45,6 +45,12 @@ pub fn is_index_table(table: &Table) -> bool {
     &*table.keyspace == "system" && &*table.name == "IndexInfo"
 }
 
+/// Returns true for `system_schema.indexes`: statements read rows that the node computes of its schema. Its stored rows
+/// are for a Cassandra that gets the directory, which knows no local indexes.
+pub fn is_index_definitions(table: &Table) -> bool {
+    &*table.keyspace == "system_schema" && &*table.name == "indexes"
+}
+
 /// Returns true if the rows of a table are computed from the roles in the metadata.
 pub fn is_computed(table: &Table) -> bool {
     &*table.keyspace == "system_auth"

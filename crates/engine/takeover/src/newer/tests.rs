@@ -136,6 +136,22 @@ fn columns_keep_their_ids_and_an_added_one_gets_one_that_was_never_used() {
 }
 
 #[test]
+fn a_local_index_is_the_same_index_after_a_column_of_its_partition_key_was_renamed() {
+    const LOCAL: &str = "CREATE INDEX i ON ks.a ((k), v)";
+    let before = with(&[LOCAL]);
+    let was = before.table("ks", "a").unwrap();
+    let other = |index: &Arc<IndexMetadata>| {
+        Arc::new(IndexMetadata { id: Uuid::from_u128(5), ..IndexMetadata::clone(index) })
+    };
+    let renamed = ["ALTER TABLE ks.a RENAME k TO key", "CREATE INDEX i ON ks.a ((key), v)"];
+    let mut is = renumbered(&with(&renamed), "a");
+    is.indexes = is.indexes.iter().map(other).collect();
+    let new = with_ids_of(was, &is);
+    assert_eq!(new.indexes[0].id, was.indexes[0].id);
+    assert_eq!(new.indexes[0].options["target"], r#"{"pk":["key"],"ck":["v"]}"#);
+}
+
+#[test]
 fn an_index_keeps_its_id_while_definition_and_column_are_the_same() {
     const INDEXES: [&str; 3] =
         ["CREATE INDEX i ON ks.a (v)", "CREATE INDEX j ON ks.a (s)", "CREATE INDEX l ON ks.a (c)"];

@@ -3,11 +3,13 @@
 //! Owns: the checks in Cassandra's order and words, names of indexes without a name, the new definition of the table.
 //! Never: builds an index, decides which query uses one.
 //!
-//! The rules of a class are in `sai` and `sasi`, those of targets, which all classes share, in `target`.
+//! The rules of a class are in `sai` and `sasi`, those of targets, which all classes share, in `target`, ScyllaDB's form of a
+//! statement in `local`.
 //!
 //! Source: `CreateIndexStatement`, `DropIndexStatement`, `IndexMetadata`.
 
 mod class;
+mod local;
 mod sai;
 mod sasi;
 mod target;
@@ -75,10 +77,13 @@ struct Attributes {
 impl Attributes {
     /// Source: `CreateIndexStatement.Raw.prepare`, `IndexAttributes.validate`.
     fn read(statement: &CreateIndex, settings: &IndexSettings) -> Result<Attributes, PlanError> {
-        let class = statement.class.as_ref().or(settings.default_class.as_ref());
+        let class = statement.class.as_deref().or(settings.default_class.as_deref());
         let Some(class) = class else {
             return Err(PlanError::invalid("Must specify index implementation via USING"));
         };
+        // A local index is a kind of its own, of which there is one class.
+        let is_local = statement.partition_key.is_some() && statement.class.is_none();
+        let class = if is_local { LEGACY } else { class };
         let is_legacy = !statement.custom && class.eq_ignore_ascii_case(LEGACY);
         let properties = Properties::new(&statement.properties)?;
         properties.only(&["options"])?;
@@ -106,17 +111,16 @@ impl Attributes {
             PropertyValue::Literal(_) | PropertyValue::Id(_) => Vec::new(),
         });
         let written = written.collect();
-        Ok(Attributes { kind: IndexKind::Custom, class: Some(class.clone()), options, written })
+        Ok(Attributes { kind: IndexKind::Custom, class: Some(class.to_owned()), options, written })
     }
 
     /// The options that `system_schema.indexes` shows.
-    fn stored(&self, targets: &[IndexTarget]) -> BTreeMap<String, String> {
+    fn stored(&self, target: String) -> BTreeMap<String, String> {
         let mut options = self.options.clone();
         if let Some(class) = &self.class {
             options.insert(INDEX_CLASS.to_owned(), class.clone());
         }
-        let targets: Vec<String> = targets.iter().map(target::text).collect();
-        options.insert(INDEX_TARGET.to_owned(), targets.join(", "));
+        options.insert(INDEX_TARGET.to_owned(), target);
         options
     }
 }
@@ -201,16 +205,25 @@ fn new_index<'s>(
     if let Some(watch) = cx.watch {
         watch.secondary_indexes_per_table(name, &table.name, table.indexes.len() + 1)?;
     }
+    if let Some(columns) = &statement.partition_key {
+        local::check_partition_key(columns, table)?;
+    }
     let targets = target::resolve(&statement.targets, table)?;
     target::check_number(&targets, attributes.kind)?;
     for target in &targets {
         target::check(target, table, attributes.kind)?;
+        if statement.partition_key.is_some() {
+            local::check_target(target, table)?;
+        }
     }
     let name = match name {
         Some(name) => name.to_owned(),
         None => available_name(keyspace, table, &targets),
     };
-    let options = attributes.stored(&targets);
+    let options = attributes.stored(match &statement.partition_key {
+        Some(_) => local::json(table, &targets),
+        None => targets.iter().map(IndexTarget::to_string).collect::<Vec<_>>().join(", "),
+    });
     let is_equal =
         |other: &&Arc<IndexMetadata>| other.kind == attributes.kind && other.options == options;
     if let Some(equal) = table.indexes.iter().find(is_equal) {
@@ -264,6 +277,9 @@ fn check_supported(
     statement: &CreateIndex,
     cx: &DdlContext<'_>,
 ) -> Result<(), PlanError> {
+    if statement.partition_key.is_some() && rules != IndexRules::Legacy {
+        return Err(unsupported("Local indexes of a class are"));
+    }
     for target in &index.targets {
         let Some(column) = index.table.column(&target.column) else { continue };
         let ty = target::term_type(column, target.part);
@@ -346,10 +362,15 @@ pub(super) fn drop(
     Ok(super::table::updated(changed))
 }
 
-/// Names of the indexes of a column for error texts; `None`: it has none. Cassandra's order depends on addresses of
+/// Names of the indexes that name a column, for error texts; `None`: none does. Cassandra's order depends on addresses of
 /// objects; here they are ordered by name.
 pub(super) fn dependent(table: &Table, column: &str) -> Option<String> {
-    let names = table.indexes.iter().filter(|index| &*index.target.column == column);
+    // The target of a local index names the partition key.
+    let in_key = table.partition_key().iter().any(|key| &*key.name == column);
+    let names = table
+        .indexes
+        .iter()
+        .filter(|index| &*index.target.column == column || in_key && index.is_local());
     let names: Vec<&str> = names.map(|index| &*index.name).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }

@@ -20,7 +20,7 @@ use stdx::{TableId, Uuid};
 
 use crate::ddl;
 use crate::error::PlanError;
-pub use crate::tables::{is_index_table, is_log_table};
+pub use crate::tables::{is_index_definitions, is_index_table, is_log_table};
 
 const STORED: &[(&str, &str)] = &[
     ("system", include_str!("system.cql")),

@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use data::{DeletionTime, MutationBuilder, RowRef};
-use schema::{Column, ColumnKind, CompactForm, Keyspace, Schema, Table, TableOptions};
+use schema::{
+    Column, ColumnKind, CompactForm, IndexMetadata, Keyspace, Schema, Table, TableOptions,
+};
 use stdx::{DeletionSeconds, HostId, TableId, TimestampMicros, Token, Uuid};
 use types::{CqlType, wire};
 
@@ -218,22 +220,45 @@ fn rows(
     }
 }
 
+/// The rows of `system_schema.indexes` as they are stored: Cassandra can open them.
 fn index_rows(
     table: &Table,
     keyspace: &Keyspace,
     at: TimestampMicros,
 ) -> Result<Vec<VirtualRow>, VirtualRowError> {
     let each = keyspace.tables.values().flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
-    each.map(|(t, i)| {
-        VirtualRowBuilder::at(table, at)
-            .text("keyspace_name", &t.keyspace)
-            .text("table_name", &t.name)
-            .text("index_name", &i.name)
-            .text("kind", i.kind.name())
-            .text_map("options", pairs(&i.options))
-            .finish()
-    })
-    .collect()
+    each.map(|(t, i)| index_row(table, (t, i), &i.cassandra_options(), at)).collect()
+}
+
+/// The rows of `system_schema.indexes` that statements read: with the targets of local indexes as ScyllaDB has them,
+/// where drivers expect them.
+///
+/// # Errors
+/// Those of [`VirtualRowBuilder::finish`]: `table` is another one.
+pub fn shown_index_rows(
+    schema: &Schema,
+    table: &Table,
+    at: TimestampMicros,
+) -> Result<Vec<VirtualRow>, VirtualRowError> {
+    let stored = schema.keyspaces.values().filter(|keyspace| !keyspace.is_virtual);
+    let tables = stored.flat_map(|keyspace| keyspace.tables.values());
+    let each = tables.flat_map(|t| t.indexes.iter().map(move |i| (t, i)));
+    each.map(|(t, i)| index_row(table, (t, i), &i.options, at)).collect()
+}
+
+fn index_row(
+    table: &Table,
+    (of, index): (&Table, &IndexMetadata),
+    options: &BTreeMap<String, String>,
+    at: TimestampMicros,
+) -> Result<VirtualRow, VirtualRowError> {
+    VirtualRowBuilder::at(table, at)
+        .text("keyspace_name", &of.keyspace)
+        .text("table_name", &of.name)
+        .text("index_name", &index.name)
+        .text("kind", index.kind.name())
+        .text_map("options", pairs(options))
+        .finish()
 }
 
 /// A table's columns by name, which is the clustering order of `columns`.

@@ -49,6 +49,7 @@ pub(super) fn indexed_schema(statements: &[&str]) -> Arc<Schema> {
         };
         let (kind, rules) = match create.class.as_deref() {
             Some("legacy_local_table") => (IndexKind::Composites, IndexRules::Legacy),
+            None if create.partition_key.is_some() => (IndexKind::Composites, IndexRules::Legacy),
             Some(class) if class.ends_with("SASIIndex") => (IndexKind::Custom, IndexRules::Sasi),
             _ => (IndexKind::Custom, IndexRules::Sai),
         };

@@ -279,6 +279,8 @@ pub struct CreateIndex {
     pub name: Option<Ident>,
     /// The table.
     pub table: QualifiedName,
+    /// The columns in the inner brackets of ScyllaDB's local index, `((a, b), c)`.
+    pub partition_key: Option<Vec<Ident>>,
     /// The columns; the grammar allows none, for custom indexes.
     pub targets: Vec<IndexTarget>,
     /// `USING 'class'`; since 5.0 also without CUSTOM.

@@ -349,20 +349,68 @@ impl Parser<'_> {
         let name = if is_named { Some(self.index_name()?) } else { None };
         self.expect(Tok::On)?;
         let table = self.table_name()?;
-        let targets = self.index_targets()?;
+        let (partition_key, targets) = self.index_targets()?;
         let class = if self.eat(Tok::Using) { Some(self.string()?) } else { None };
         let properties = if self.eat(Tok::With) { self.properties()? } else { Vec::new() };
-        let create = CreateIndex { custom, if_not_exists, name, table, targets, class, properties };
-        Ok(StatementKind::CreateIndex(create))
+        Ok(StatementKind::CreateIndex(CreateIndex {
+            custom,
+            if_not_exists,
+            name,
+            table,
+            partition_key,
+            targets,
+            class,
+            properties,
+        }))
     }
 
-    /// `(…)`, which may be empty: Cassandra's parser expects its end where no target begins.
-    fn index_targets(&mut self) -> Result<Vec<IndexTarget>> {
+    /// `(…)`, which may be empty: Cassandra's parser expects its end where no target begins. The first of both is set for
+    /// ScyllaDB's local index.
+    fn index_targets(&mut self) -> Result<(Option<Vec<Ident>>, Vec<IndexTarget>)> {
         self.expect(Tok::ParenOpen)?;
-        let begins = matches!(self.kind(), Tok::Entries | Tok::Full) || self.is_column_at(0);
-        let targets = if begins { self.comma_list(Self::index_target)? } else { Vec::new() };
+        let (key, targets) = match self.kind() {
+            Tok::ParenOpen => {
+                let key = self.paren_list(Self::column)?;
+                self.expect(Tok::Comma)?;
+                (Some(key), self.comma_list(Self::index_target)?)
+            }
+            Tok::BraceOpen => {
+                let (key, targets) = self.local_index_json()?;
+                (Some(key), targets)
+            }
+            Tok::Entries | Tok::Full => (None, self.comma_list(Self::index_target)?),
+            _ if self.is_column_at(0) => (None, self.comma_list(Self::index_target)?),
+            _ => (None, Vec::new()),
+        };
         self.expect(Tok::ParenClose)?;
-        Ok(targets)
+        Ok((key, targets))
+    }
+
+    /// `{"pk":["p"],"ck":["v"]}`: the target of a local index in `system_schema.indexes`. Drivers that build a statement
+    /// from these rows put it between the brackets. A name with a quotation mark or a backslash is not read.
+    fn local_index_json(&mut self) -> Result<(Vec<Ident>, Vec<IndexTarget>)> {
+        self.expect(Tok::BraceOpen)?;
+        let key = self.json_names("pk")?;
+        self.expect(Tok::Comma)?;
+        let targets = self.json_names("ck")?.into_iter().map(json_target).collect();
+        self.expect(Tok::BraceClose)?;
+        Ok((key, targets))
+    }
+
+    /// `"key":["name", …]`.
+    fn json_names(&mut self, key: &str) -> Result<Vec<Ident>> {
+        let token = self.token_at(self.at);
+        if token.kind != Tok::QuotedName || token.value(self.text) != key {
+            return Err(self.mismatched(&format!("\"{key}\"")));
+        }
+        self.bump();
+        self.expect_all(&[Tok::Colon, Tok::BracketOpen])?;
+        let names = self.comma_list(|parser| {
+            let token = parser.expect(Tok::QuotedName)?;
+            Ok(parser.ident_of(token))
+        })?;
+        self.expect(Tok::BracketClose)?;
+        Ok(names)
     }
 
     fn index_target(&mut self) -> Result<IndexTarget> {
@@ -429,5 +477,23 @@ impl Parser<'_> {
         self.expect(Tok::Using)?;
         let class = self.string()?;
         Ok(StatementKind::CreateTrigger(CreateTrigger { if_not_exists, name, table, class }))
+    }
+}
+
+/// The target that a name in JSON stands for: `v`, `keys(v)`.
+fn json_target(name: Ident) -> IndexTarget {
+    let functions = [
+        ("values(", IndexTargetKind::Values),
+        ("keys(", IndexTargetKind::Keys),
+        ("entries(", IndexTargetKind::Entries),
+        ("full(", IndexTargetKind::Full),
+    ];
+    let found = functions.into_iter().find_map(|(function, kind)| {
+        let column = name.text.strip_prefix(function)?.strip_suffix(')')?;
+        Some((kind, column.to_owned()))
+    });
+    match found {
+        Some((kind, text)) => IndexTarget { kind, column: Ident { text, ..name } },
+        None => IndexTarget { kind: IndexTargetKind::Simple, column: name },
     }
 }

@@ -296,6 +296,11 @@ impl Display for CreateIndex {
             write!(f, "{name} ")?;
         }
         write!(f, "ON {} (", self.table)?;
+        if let Some(columns) = &self.partition_key {
+            f.write_str("(")?;
+            commas(f, columns)?;
+            f.write_str("), ")?;
+        }
         commas(f, &self.targets)?;
         f.write_str(")")?;
         if let Some(class) = &self.class {

@@ -57,6 +57,43 @@ fn keywords_and_names_are_case_insensitive() {
 }
 
 #[test]
+fn the_target_of_a_local_index_is_read_as_the_statement_that_made_it() {
+    for (json, statement) in [
+        (r#"{"pk":["p"],"ck":["v"]}"#, "(p), v"),
+        (r#"{ "pk" : [ "p", "Q" ], "ck": ["values(m)"] }"#, r#"(p, "Q"), values(m)"#),
+        (r#"{"pk":["select"],"ck":["full(A b)"]}"#, r#"("select"), full("A b")"#),
+        (r#"{"pk":["p"],"ck":["keys(m)","entries(m)"]}"#, "(p), keys(m), entries(m)"),
+        (r#"{"pk":["p"],"ck":["Keys(m)"]}"#, r#"(p), "Keys(m)""#),
+    ] {
+        let of = |target: &str| parsed(&format!("CREATE INDEX i ON t ({target})")).kind;
+        let names = |kind: StatementKind| match kind {
+            StatementKind::CreateIndex(index) => {
+                let columns = index.targets.iter().map(|t| (t.kind, t.column.text.clone()));
+                let key = index.partition_key.unwrap_or_default();
+                (key.into_iter().map(|c| c.text).collect::<Vec<_>>(), columns.collect::<Vec<_>>())
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(names(of(json)), names(of(statement)), "{json}");
+    }
+    for (target, error) in [
+        ("(p)", "line 1:24 mismatched input ')' expecting ','"),
+        ("()", "no viable alternative"),
+        ("(p),", "no viable alternative"),
+        ("v, (p)", "no viable alternative"),
+        ("(keys(p)), v", "mismatched input '(' expecting ')'"),
+        ("{}", "mismatched input '}' expecting \"pk\""),
+        (r#"{"ck":["v"],"pk":["p"]}"#, "expecting \"pk\""),
+        (r#"{"pk":["p"]}"#, "expecting ','"),
+        (r#"{"pk":["p"],"ck":[]}"#, "expecting QUOTED_NAME"),
+        (r#"{"pk":["p"],"ck":["a\"b"]}"#, "expecting"),
+    ] {
+        let found = message(&format!("CREATE INDEX i ON t ({target})"));
+        assert!(found.contains(error), "{target}: {found}");
+    }
+}
+
+#[test]
 fn refusals_have_the_message_of_cassandra() {
     let mut wrong = Vec::new();
     for (text, expected) in refused::EXACT {

@@ -31,15 +31,6 @@ pub(super) fn resolve(
     targets.iter().map(one).collect()
 }
 
-/// The target as `system_schema.indexes` and DESCRIBE show it.
-pub(super) fn text(target: &IndexTarget) -> String {
-    let column = quote_identifier(&target.column);
-    match target.part.function() {
-        None => column,
-        Some(function) => format!("{function}({column})"),
-    }
-}
-
 pub(super) fn check_number(targets: &[IndexTarget], kind: IndexKind) -> Result<(), PlanError> {
     let is_custom = kind == IndexKind::Custom;
     if targets.is_empty() && !is_custom {

@@ -272,6 +272,32 @@ fn system_schema_has_a_row_for_each_index() {
 }
 
 #[test]
+fn a_local_index_is_shown_as_scylladb_has_it_and_stored_as_cassandra_has_it() {
+    let mut world = with_table();
+    world.must("CREATE INDEX i ON t ((k), v)");
+    world.must("CREATE INDEX j ON t (w)");
+    let table = world.schema.table("system_schema", "indexes").unwrap();
+    let options = |rows: Vec<crate::virtual_row::VirtualRow>| -> Vec<String> {
+        let shown = rows.iter().map(|row| String::from_utf8_lossy(&row.row).into_owned());
+        shown.collect()
+    };
+    let at = stdx::TimestampMicros(1000);
+    let shown = crate::system::rows::shown_index_rows(&world.schema, table, at).unwrap();
+    let shown = options(shown);
+    assert!(shown[0].contains(r#"{"pk":["k"],"ck":["v"]}"#), "{shown:?}");
+    assert_eq!(shown.len(), 2);
+    let keyspace = world.schema.keyspace("ks").unwrap();
+    let now = stdx::DeletionSeconds(1);
+    let mutations = crate::system::rows::keyspace_mutations(&world.schema, keyspace, at, now);
+    let stored = mutations.iter().find(|mutation| mutation.table == table.id).unwrap();
+    assert_eq!(
+        cql_testing::show(&world.schema, &stored.bytes),
+        "6b73 deleted@999 ['t','i'](live kind='COMPOSITES' options={'target': 'v'}) ['t','j'](live \
+         kind='COMPOSITES' options={'target': 'w'})"
+    );
+}
+
+#[test]
 fn a_copied_table_has_no_indexes() {
     let mut world = with_table();
     world.must("CREATE INDEX i ON t (v)");

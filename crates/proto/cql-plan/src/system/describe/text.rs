@@ -125,6 +125,12 @@ pub(super) fn aggregate(a: &UserAggregate) -> String {
     out
 }
 
+/// `(a, b), v`: what a statement has in brackets for ScyllaDB's local index.
+fn local_target(table: &Table, index: &IndexMetadata) -> String {
+    let key: Vec<String> = table.partition_key().iter().map(|column| quoted(&column.name)).collect();
+    format!("({}), {}", key.join(", "), index.target)
+}
+
 /// `CREATE INDEX …`. Source: `IndexMetadata.appendCqlTo`.
 pub(super) fn index(table: &Table, index: &IndexMetadata) -> String {
     let option = |name: &str| index.options.get(name).map_or("", String::as_str);
@@ -134,7 +140,7 @@ pub(super) fn index(table: &Table, index: &IndexMetadata) -> String {
         quoted(&index.name),
         quoted(&table.keyspace),
         quoted(&table.name),
-        option(INDEX_TARGET)
+        if index.is_local() { local_target(table, index) } else { option(INDEX_TARGET).to_owned() }
     );
     if index.kind == IndexKind::Custom {
         out.push_str(&format!(" USING {}", literal(option(INDEX_CLASS))));
