@@ -191,8 +191,11 @@ fn parse(bytes: &[u8]) -> Result<Vec<Vec<f32>>> {
     let length = usize::from(u16::from_le_bytes(*length));
     let (header, data) = rest.split_at_checked(length).context("cut off in the header")?;
     let header = std::str::from_utf8(header)?;
-    if !header.contains("'descr': '<f4'") || !header.contains("'fortran_order': False") {
-        bail!("not singles row by row: {header}");
+    let by_columns = header.contains("'fortran_order': True");
+    if !header.contains("'descr': '<f4'")
+        || !(by_columns || header.contains("'fortran_order': False"))
+    {
+        bail!("not an array of singles: {header}");
     }
     let shape = header.split_once("'shape': (").and_then(|(_, rest)| rest.split_once(')'));
     let (shape, _) = shape.context("no shape")?;
@@ -203,11 +206,13 @@ fn parse(bytes: &[u8]) -> Result<Vec<Vec<f32>>> {
     if columns == 0 || expected != Some(data.len()) {
         bail!("{} bytes of data for {rows} rows of {columns}", data.len());
     }
-    let single = |bytes: &[u8]| <[u8; 4]>::try_from(bytes).map_or(f32::NAN, f32::from_le_bytes);
-    Ok(data
-        .chunks_exact(columns * 4)
-        .map(|row| row.chunks_exact(4).map(single).collect())
-        .collect())
+    let (all, _) = data.as_chunks::<4>();
+    let row = |row: usize| -> Vec<f32> {
+        let (first, step) = if by_columns { (row, rows) } else { (row * columns, 1) };
+        let values = all.iter().skip(first).step_by(step).take(columns);
+        values.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    };
+    Ok((0..rows).map(row).collect())
 }
 
 #[cfg(test)]
@@ -227,6 +232,8 @@ mod tests {
         let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n";
         let good = file(header, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(parse(&good).unwrap(), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+        let by_columns = file(&header.replace("False", "True"), &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        assert_eq!(parse(&by_columns).unwrap(), parse(&good).unwrap());
         for cut in 0..good.len() {
             assert!(parse(&good[..cut]).is_err(), "cut at {cut}");
         }
