@@ -131,18 +131,19 @@ impl Database {
         Ok(())
     }
 
-    /// Waits until `system."IndexInfo"` lists an index, which both databases write after its build.
+    /// Waits until `system_views.sai_column_indexes` shows that an index is built, on every shard.
     pub fn await_index(&self, index: &str) -> Result<()> {
         let mut client = self.client()?;
         let id = client.prepare(&format!(
-            "SELECT index_name FROM system.\"IndexInfo\" WHERE table_name = '{KEYSPACE}'"
+            "SELECT index_name, is_queryable, is_building FROM system_views.sai_column_indexes \
+             WHERE keyspace_name = '{KEYSPACE}'"
         ))?;
         let begun = Instant::now();
         while begun.elapsed() < BUILD_MAX {
             let mut is_built = false;
             client.pages(&id, Level::One, 100, |page| {
                 page.each_row(|cells| {
-                    is_built |= cells.first() == Some(&index.as_bytes());
+                    is_built |= *cells == [index.as_bytes(), &[1], &[0]];
                     Ok(())
                 })
             })?;
