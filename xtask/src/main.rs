@@ -48,6 +48,11 @@ cargo xtask COMMAND
                [--start-repeat 3] [--memory 1G] [--flush] [--without-cassandra]
                     three nodes of Helenus and of Cassandra, RF 3: QUORUM, conditional writes, one
                     contended key, whole tables, start
+  perf indexes [--only reads,writes,vectors] [--rows 1000000] [--vectors 400000] [--queries 100]
+               [--repeat 3] [--warm 6] [--memory 2G] [--vector-file F.npy|--synthetic]
+               [--without-cassandra]
+                    secondary indexes of Helenus and of Cassandra: CPU of queries, writes, flushes,
+                    compactions, nearest vectors with their recall, bytes on the disk
   perf replicated [--operations 50000] [--in-flight 64] [--memory 512M]
                     instructions and system calls of each of three nodes per QUORUM write, QUORUM
                     read and conditional insert (needs perf and its hardware counters)
@@ -156,6 +161,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "repair", options @ ..] => perf::repair::run(&root, options),
         ["perf", "replicated", options @ ..] => perf::replicated::run(&root, options),
         ["perf", "copy", options @ ..] => perf::copy::run(&root, options),
+        ["perf", "indexes", options @ ..] => perf::indexes::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
         ["soak", options @ ..] => steps::soak(&root, options),
         ["english", "--accept"] => english::accept(&root).map(|()| true),

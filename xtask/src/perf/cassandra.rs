@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 
 use super::process::{Server, bound};
 
-const VERSION: &str = "5.0.9";
+/// The version that is compared with.
+pub const VERSION: &str = "5.0.9";
 const PORT: u16 = 19342;
 /// Between nodes; JMX has the one below it.
 const STORAGE_PORT: u16 = 19344;
@@ -133,6 +134,11 @@ pub fn start_with(home: &Path, heap: &str, more: &str) -> Result<Server> {
 /// Where the node that is alone has its SSTables.
 pub fn data(home: &Path) -> PathBuf {
     node_data(home).join("data")
+}
+
+/// Where a node has its SSTables, by its number.
+pub fn data_of(home: &Path, number: u16) -> PathBuf {
+    home.join(format!("cassandra/data{}/data", suffix(number)))
 }
 
 /// Directory of its files.

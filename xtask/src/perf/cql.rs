@@ -58,7 +58,12 @@ pub struct Page<'a> {
     rows: &'a Rows<'a>,
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
+    /// The rows of an answer.
+    pub fn new(rows: &'a Rows<'a>) -> Page<'a> {
+        Page { rows }
+    }
+
     /// Calls `each` with the cells of every row; null is an empty one.
     ///
     /// # Errors
@@ -95,6 +100,11 @@ impl Client {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The connection, for callers that keep several requests in flight.
+    pub fn into_connection(self) -> CqlConnection<TcpStream> {
+        self.connection
     }
 
     /// Runs a statement without values at consistency ONE.
@@ -197,7 +207,7 @@ impl Client {
                     ResponseBody::Error { message, .. } => bail!("{message}"),
                     _ => bail!("an answer that is not rows without metadata"),
                 };
-                each(Page { rows: &rows })?;
+                each(Page::new(&rows))?;
                 count += u64::from(rows.row_count());
                 Ok(rows.metadata.paging_state.map(<[u8]>::to_vec))
             })??;

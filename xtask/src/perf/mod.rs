@@ -1,13 +1,13 @@
 //! `perf compare`: the same workloads against a null server, Helenus and a real Cassandra on this
 //! machine, and a table of ratios and goals. `perf cluster`: three nodes of both. `perf replicated`,
 //! `perf streaming`, `perf repair`, `perf large`, `perf wide`: nodes of Helenus alone. `perf files`: its files.
-//! `perf copy`: COPY of two shells. `perf engine`, `perf instructions`: inside the process.
+//! `perf copy`: COPY of two shells. `perf indexes`: secondary indexes of both databases. `perf engine`, `perf instructions`: inside the process.
 //!
 //! Figures are only comparable within one run. Server CPU is user + system time of the server's
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
 //! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `compaction`, `security`, `report`;
-//! then `nodes`, `cluster`, `contended`, `schema`, `cluster_scans`, `replicated`; `pair`, `streaming`, `repair`; `watched`, `large`, `wide`.
+//! then `nodes`, `cluster`, `contended`, `schema`, `cluster_scans`, `replicated`; `pair`, `streaming`, `repair`; `watched`, `large`, `wide`; `indexes`.
 
 mod cassandra;
 pub mod cluster;
@@ -20,6 +20,7 @@ pub mod engine;
 mod equal;
 pub mod files;
 pub mod formats;
+pub mod indexes;
 pub mod instructions;
 pub mod large;
 mod load;

@@ -38,6 +38,11 @@ impl Verdict {
         format!("{bound} {} {}", rounded(self.goal), self.unit)
     }
 
+    /// What was measured, for a table.
+    pub fn measured_text(&self) -> String {
+        rounded(self.measured)
+    }
+
     /// For a table.
     pub fn word(&self) -> &'static str {
         if self.is_reached() { "reached" } else { "missed" }
