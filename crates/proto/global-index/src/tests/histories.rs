@@ -3,7 +3,7 @@
 use super::world::{Defect, World};
 
 const EVENTS: usize = 400;
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 600;
 
 /// Runs one history. `Err`: what was wrong first.
 fn run(seed: u64, defect: Defect) -> Result<World, String> {

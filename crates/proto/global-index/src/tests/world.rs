@@ -17,9 +17,9 @@ use crate::{
     entries_of,
 };
 
-pub(crate) const VALUES: [&str; 3] = ["a", "b", "c"];
-const PARTITIONS: i32 = 3;
-const ROWS: i32 = 3;
+const VALUES: &[&str; SIZE_MAX] = &["a", "b", "c"];
+/// Most partitions, rows of each, and values of a world.
+const SIZE_MAX: usize = 3;
 const SECOND: i64 = 1_000_000;
 const GC_GRACE: i64 = 600;
 /// Messages are dropped this long before `gc_grace_seconds`: the skew of clocks of writer and reader, twice.
@@ -85,6 +85,12 @@ pub(crate) struct World {
     index: GlobalIndex,
     base: Replicas,
     entries: Replicas,
+    /// Small worlds meet more often in one row.
+    partitions: usize,
+    rows: usize,
+    values: &'static [&'static str],
+    /// Some clients use timestamps of the future. They shadow so much that other histories need worlds without them.
+    has_future: bool,
     now: i64,
     messages: Vec<Message>,
     writes: Vec<Write>,
@@ -105,9 +111,16 @@ impl World {
     pub(crate) fn new(seed: u64, defect: Defect) -> World {
         let index = index();
         let entry_shape = TableShape::for_table(index.entry_table());
+        let mut random = Random::new(seed);
+        let mut size = || 1 + random.below(SIZE_MAX);
+        let (partitions, rows, values) = (size(), size(), &VALUES[..size()]);
         World {
-            random: Random::new(seed),
+            random,
             defect,
+            partitions,
+            rows,
+            values,
+            has_future: seed.is_multiple_of(3),
             index,
             base: Replicas::new(TableShape::for_table(&table())),
             entries: Replicas::new(entry_shape),
@@ -126,12 +139,12 @@ impl World {
             4..12 => self.deliver(),
             12..15 => self.continue_write(),
             15 => self.now += self.random.below(20 * 1_000_000) as i64,
-            16 if self.random.below(4) == 0 => {
-                self.now += self.random.below(700 * 1_000_000) as i64;
+            16 if self.random.below(3) == 0 => {
+                self.now += self.random.below(500 * 1_000_000) as i64;
             }
-            17 if self.random.below(4) == 0 => self.repair(),
+            17 => self.repair(),
             _ => {
-                let value = *self.random.pick(&VALUES);
+                let value = *self.random.pick(self.values);
                 return self.read(value);
             }
         }
@@ -145,7 +158,7 @@ impl World {
             self.deliver();
         }
         self.now += 400 * SECOND;
-        for value in VALUES {
+        for value in self.values {
             self.read(value)?;
             self.read(value)?;
         }
@@ -173,7 +186,7 @@ impl World {
     fn timestamp(&mut self, clock: WallMicros) -> TimestampMicros {
         let shift = match self.random.below(12) {
             0 | 1 => -(self.random.below(2_000) as i64),
-            2 => self.random.below(500) as i64,
+            2 | 3 if self.has_future => self.random.below(2_000) as i64,
             _ => 0,
         };
         let mut at = clock.0 + shift * SECOND;
@@ -186,21 +199,20 @@ impl World {
     fn begin_write(&mut self) {
         let clock = self.skewed();
         let at = self.timestamp(clock);
-        let pk = self.random.below(PARTITIONS as usize) as i32;
+        let pk = self.random.below(self.partitions) as i32;
         let ttl = match self.random.below(3) {
             0 => Some(5 + self.random.below(300) as i32),
             _ => None,
         };
         let kind = self.random.below(14);
-        let ck = self.random.below(ROWS as usize) as i32;
+        let ck = self.random.below(self.rows) as i32;
         let base = match kind {
             0..8 | 13 => {
-                let last = if kind == 13 { ROWS } else { ck + 1 };
-                let rows: Vec<i32> = if kind == 13 { (0..last).collect() } else { vec![ck] };
-                let rows: Vec<(i32, Vec<u8>)> = rows
-                    .into_iter()
-                    .map(|row| (row, VALUES[self.random.below(3)].into()))
-                    .collect();
+                let all = 0..self.rows as i32;
+                let rows = if kind == 13 { all.collect() } else { vec![ck] };
+                let values = self.values;
+                let rows: Vec<(i32, Vec<u8>)> =
+                    rows.into_iter().map(|row| (row, (*self.random.pick(values)).into())).collect();
                 if ttl.is_none() {
                     for (ck, value) in &rows {
                         self.lasting.insert((value.clone(), key(pk), clustering(*ck)));
@@ -304,14 +316,19 @@ impl World {
         self.writes[number].first.clear();
     }
 
-    /// Repairs both tables and purges their tombstones. Hints that are too old are dropped first.
+    /// Repairs a table or both, and purges tombstones. Hints that are too old are dropped first.
     fn repair(&mut self) {
         let now = self.now;
         self.messages.retain(|message| now - message.sent <= HINT_LIFE);
         let seconds = self.seconds();
         let gc_before = DeletionSeconds(seconds.0 - GC_GRACE);
-        self.base.repair_and_purge(seconds, gc_before);
-        self.entries.repair_and_purge(seconds, gc_before);
+        let which = self.random.below(6);
+        if which < 2 {
+            self.base.repair_and_purge(seconds, gc_before);
+        }
+        if which == 0 || which == 2 {
+            self.entries.repair_and_purge(seconds, gc_before);
+        }
     }
 
     fn quorum(&mut self) -> [usize; 2] {
@@ -322,8 +339,8 @@ impl World {
     /// Rows with a value, as a filter over quorums of the partitions sees them.
     fn filter(&self, value: &str, quorums: &[[usize; 2]]) -> BTreeSet<(i32, i32)> {
         let mut rows = BTreeSet::new();
-        for pk in 0..PARTITIONS {
-            for ck in 0..ROWS {
+        for pk in 0..self.partitions as i32 {
+            for ck in 0..self.rows as i32 {
                 let read = self.base.read(&quorums[pk as usize], &key(pk), &clustering(ck));
                 let column = read.row.as_deref().and_then(|row| RowRef::trusted(row).column(V));
                 if let Some(ColumnRef::Simple(cell)) = column
@@ -338,7 +355,7 @@ impl World {
     }
 
     fn read(&mut self, value: &str) -> Result<(), String> {
-        let quorums: Vec<[usize; 2]> = (0..PARTITIONS).map(|_| self.quorum()).collect();
+        let quorums: Vec<[usize; 2]> = (0..self.partitions).map(|_| self.quorum()).collect();
         let expected = self.filter(value, &quorums);
         let clock = self.skewed();
         let mut found: Vec<(i32, i32)> = Vec::new();
@@ -439,7 +456,7 @@ impl World {
         }
         let place = |key: &[u8], row: &[u8]| {
             let pk = i32::from_be_bytes(key.try_into().unwrap());
-            (pk, (0..ROWS).find(|ck| clustering(*ck) == row).unwrap())
+            (pk, (0..SIZE_MAX as i32).find(|ck| clustering(*ck) == row).unwrap())
         };
         match self.defect {
             Defect::SkipVerification => {
