@@ -31,7 +31,12 @@ pub fn announce(settings: &Settings, report: &mut Report) {
             "our CPU for each shard asked, over our read by key",
             "at most 3",
         ),
-        (Section::Reads, "bytes of the indexes after a compaction", "ours over Cassandra's", "at most 1"),
+        (
+            Section::Reads,
+            "bytes of the indexes after a compaction",
+            "ours over Cassandra's",
+            "at most 1",
+        ),
         (Section::Writes, "writes", "our CPU with one index over without", "at most 1.15"),
         (Section::Writes, "flushes", "our CPU with one index over without", "at most 1.25"),
         (Section::Writes, "compactions", "our CPU with one index over without", "at most 1.25"),

@@ -72,12 +72,11 @@ pub fn run(databases: &mut [Database], settings: &Settings, report: &mut Report)
 
 fn fill(database: &Database, table: &Table, seen: &mut Found) -> Result<()> {
     let name = format!("{KEYSPACE}.{TABLE}");
-    database.execute(&format!(
-        "CREATE TABLE {name} {COLUMNS} WITH {}",
-        super::writes::NOT_COMPACTED
-    ))?;
+    database
+        .execute(&format!("CREATE TABLE {name} {COLUMNS} WITH {}", super::writes::NOT_COMPACTED))?;
     for column in INDEXED {
-        database.execute(&format!("CREATE INDEX {TABLE}_{column} ON {name} ({column}) USING 'sai'"))?;
+        database
+            .execute(&format!("CREATE INDEX {TABLE}_{column} ON {name} ({column}) USING 'sai'"))?;
     }
     let insert = Table::insert(&name);
     let values = |n| table.row(n);
@@ -85,7 +84,12 @@ fn fill(database: &Database, table: &Table, seen: &mut Found) -> Result<()> {
     let begun = Instant::now();
     seen.load = database.cost(|| driver::run(database.server.address(), &work, 0..table.rows()))?;
     let took = begun.elapsed().as_secs_f64();
-    println!("{}: {} rows, {:.2} CPU-s, {took:.1} s", database.kind.name(), table.rows(), seen.load);
+    println!(
+        "{}: {} rows, {:.2} CPU-s, {took:.1} s",
+        database.kind.name(),
+        table.rows(),
+        seen.load
+    );
     database.flush_and_compact(TABLE)?;
     for column in INDEXED {
         database.await_index(&format!("{TABLE}_{column}"))?;

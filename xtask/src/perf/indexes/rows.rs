@@ -202,9 +202,7 @@ impl Table {
                 let ids = (0..ROWS_PER_VALUE).map(|n| asked + n * self.groups()).sum();
                 Expected { rows: ROWS_PER_VALUE, ids }
             }
-            Query::Ranges => {
-                *self.ranges.get(usize::try_from(asked)?).context("no such range")?
-            }
+            Query::Ranges => *self.ranges.get(usize::try_from(asked)?).context("no such range")?,
         })
     }
 }

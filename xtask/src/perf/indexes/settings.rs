@@ -118,10 +118,12 @@ mod tests {
     fn options_are_read_and_values_out_of_range_are_refused() {
         let all = Settings::parse(&[]).unwrap();
         assert!(all.has(Section::Reads) && all.has(Section::Vectors) && all.cassandra);
-        let some =
-            Settings::parse(&["--only", "writes", "--rows", "20000", "--without-cassandra"]);
+        let some = Settings::parse(&["--only", "writes", "--rows", "20000", "--without-cassandra"]);
         let some = some.unwrap();
-        assert_eq!((some.sections, some.rows, some.cassandra), (vec![Section::Writes], 20_000, false));
+        assert_eq!(
+            (some.sections, some.rows, some.cassandra),
+            (vec![Section::Writes], 20_000, false)
+        );
         assert!(Settings::parse(&["--rows", "999"]).is_err());
         assert!(Settings::parse(&["--queries", "501"]).is_err());
         assert!(Settings::parse(&["--only", "scans"]).is_err());

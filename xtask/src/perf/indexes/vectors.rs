@@ -85,7 +85,11 @@ pub fn run(
             database.server.resume()?;
             let cpu = bench.part(database, round).with_context(|| format!("{name}: part"))?;
             database.server.pause()?;
-            println!("{}/{} {name:11} writes and flush: {cpu:.2} CPU-s", round + 1, settings.repeat);
+            println!(
+                "{}/{} {name:11} writes and flush: {cpu:.2} CPU-s",
+                round + 1,
+                settings.repeat
+            );
             found.entry(database.kind).or_default().part.push(cpu);
         }
     }

@@ -81,7 +81,8 @@ fn one_round(database: &Database, table: &Table, round: u32, flushes: u64) -> Re
             let values = |n| table.row(n);
             let work = Work { statement: &insert, values: &values, check: None };
             let address = database.server.address();
-            let written = database.cost(|| driver::run(address, &work, n * part..(n + 1) * part))?;
+            let written =
+                database.cost(|| driver::run(address, &work, n * part..(n + 1) * part))?;
             let flushed = database.cost(|| database.nodetool(&["flush", KEYSPACE, name]))?;
             for (sum, cpu) in [(&mut seen.write, written), (&mut seen.flush, flushed)] {
                 if let Some(sum) = sum.get_mut(i) {
@@ -131,8 +132,12 @@ fn tell(found: &BTreeMap<Kind, Vec<Round>>, table: &Table, report: &mut Report) 
         let each = |rounds: &[Round]| -> Vec<f64> {
             rounds.iter().map(|round| of(round)[1] / of(round)[0]).collect()
         };
-        let verdict =
-            Verdict::at_most(format!("{what}: with one index over without"), ratio(ours, of), goal, "times");
+        let verdict = Verdict::at_most(
+            format!("{what}: with one index over without"),
+            ratio(ours, of),
+            goal,
+            "times",
+        );
         let title = format!("{what}: with over without");
         lines.judge(&title, "times", [&each(ours), &each(theirs)], Some(verdict));
     }
@@ -140,7 +145,8 @@ fn tell(found: &BTreeMap<Kind, Vec<Round>>, table: &Table, report: &mut Report) 
         rounds.iter().map(|round| round.bytes[1].indexes as f64 / 1e6).collect()
     };
     lines.add("the index on the disk", "MB", [&bytes(ours), &bytes(theirs)]);
-    let title = format!("Tables of {} rows with and without one index, {FLUSHES} flushes", table.rows());
+    let title =
+        format!("Tables of {} rows with and without one index, {FLUSHES} flushes", table.rows());
     lines.finish(&title, "writes");
     for (kind, rounds) in found {
         report.keep(&format!("rounds of {}", kind.name()), json!(rounds));
