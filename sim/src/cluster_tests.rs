@@ -67,6 +67,14 @@ fn indexed_reads_at_one_are_found_to_lack_rows_or_to_show_stale_ones() {
 }
 
 #[test]
+fn the_nearest_rows_at_one_are_found_to_lack_rows_or_to_show_stale_ones() {
+    let sabotage = Sabotage { weak_levels: true, ..Sabotage::default() };
+    let mut vectors = scenario("vectors");
+    vectors.nearest = 100;
+    found_in(&vectors, sabotage, &["ns: lacks row", "such a matching state"]);
+}
+
+#[test]
 fn a_row_that_is_folded_and_is_another_one_is_found() {
     let sabotage = Sabotage { spoilt_rows: true, ..Sabotage::default() };
     found("scans", sabotage, &["folded: SELECT"]);

@@ -43,6 +43,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("scans", include_str!("../scenarios/scans.toml")),
     ("filters", include_str!("../scenarios/filters.toml")),
     ("indexes", include_str!("../scenarios/indexes.toml")),
+    ("vectors", include_str!("../scenarios/vectors.toml")),
     ("encrypted", include_str!("../scenarios/encrypted.toml")),
     ("sealed", include_str!("../scenarios/sealed.toml")),
 ];
@@ -259,6 +260,8 @@ pub struct Scenario {
     pub folding: u64,
     /// Clients that write an indexed table and read by its indexes.
     pub indexing: u64,
+    /// Reads of 100 by these clients that are reads of the rows nearest to a vector.
+    pub nearest: u64,
     /// Pages of scans between shards and nodes have a few rows.
     pub small_pages: bool,
     /// Most keys are written and read at other levels than QUORUM.
@@ -340,6 +343,7 @@ impl Scenario {
             inverted: number("workload.inverted", 0),
             folding: number("workload.folding", 0),
             indexing: number("workload.indexing", 0),
+            nearest: number("workload.nearest", 0),
             small_pages: number("small_pages", 0) > 0,
             levels: number("workload.levels", 0) > 0,
             encryption: number("encryption", 0) > 0,

@@ -41,6 +41,7 @@ pub(super) fn start_clients(run: &Run, addresses: &[SocketAddr]) {
         addresses: addresses.to_vec(),
         level,
         clients,
+        nearest: run.nodes.scenario.nearest as usize,
         progress: run.clients.progress.clone(),
         indexes: run.clients.indexes.clone(),
     };

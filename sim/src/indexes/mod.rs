@@ -5,6 +5,7 @@
 //! not retried. After healing every index must answer through every node, and show what a scan at ALL shows.
 
 mod model;
+mod nearest;
 mod statements;
 
 use std::cell::RefCell;
@@ -62,9 +63,11 @@ pub struct Indexes {
     /// A change of the indexes is not acknowledged: any of them may exist, on any of its columns.
     is_changing: bool,
     wrong: Option<String>,
-    /// Answers that were checked, rows in them, reads without an answer, those that failed at replicas.
+    /// Answers that were checked, rows in them, answers with the nearest rows, reads without an answer, those that failed
+    /// at replicas.
     answers: u64,
     rows: u64,
+    nearest: u64,
     unanswered: u64,
     failed: u64,
 }
@@ -82,10 +85,11 @@ impl Indexes {
     }
 
     /// Counts for the report.
-    pub fn counts(&self) -> [(&'static str, u64); 4] {
+    pub fn counts(&self) -> [(&'static str, u64); 5] {
         [
             ("indexed read checked", self.answers),
             ("row of an indexed read", self.rows),
+            ("read of the nearest rows checked", self.nearest),
             ("indexed read unanswered", self.unanswered),
             ("indexed read failed at replicas", self.failed),
         ]
@@ -103,6 +107,7 @@ impl Indexes {
             Ok(rows) => {
                 self.answers += 1;
                 self.rows += rows.len() as u64;
+                self.nearest += u64::from(asked.question.nearest.is_some());
                 let shown = decode(&rows);
                 shown.and_then(|rows| self.histories.check(&asked.question, &asked.window, &rows))
             }
@@ -146,7 +151,8 @@ pub async fn create(
     let mut client = survey::connect(&rt, address).await;
     client.set_answer_timeout(Duration::from_secs(60));
     let table = "CREATE TABLE IF NOT EXISTS ks.indexed \
-                 (p int, c int, s int static, v int, w int, l int, PRIMARY KEY (p, c))";
+                 (p int, c int, s int static, v int, w int, l int, e vector<float, 2>, \
+                  PRIMARY KEY (p, c))";
     survey::create_one(&mut client, table).await?;
     if !is_late {
         for text in creations(Layout::Straight) {
@@ -163,6 +169,8 @@ pub struct IndexClients {
     /// Level of reads during faults.
     pub level: Consistency,
     pub clients: i32,
+    /// Reads of 100 that are reads of the nearest rows.
+    pub nearest: usize,
     pub progress: Rc<Progress>,
     pub indexes: Rc<RefCell<Indexes>>,
 }
@@ -182,10 +190,11 @@ impl IndexClients {
             rt.sleep(Duration::from_millis(1 + rt.random_u64() % length)).await;
             let layout = self.indexes.borrow().layout;
             self.indexes.borrow_mut().is_changing = true;
-            match (exist, draw.below(4)) {
+            match (exist, draw.below(5)) {
                 (false, _) => self.until_done(&mut link, &creations(layout)).await,
                 (true, 0) => self.until_done(&mut link, &[drop_index("of_l")]).await,
                 (true, 1) => self.until_done(&mut link, &[drop_index("of_s")]).await,
+                (true, 2) => self.until_done(&mut link, &[drop_index("of_e")]).await,
                 (true, _) => {
                     self.until_done(&mut link, &["one", "two"].map(drop_index)).await;
                     self.indexes.borrow_mut().layout = layout.other();
@@ -220,7 +229,7 @@ impl IndexClients {
                 if draw.below(10) < 6 {
                     self.write_once(&rt, &mut writes, &mut draw, number).await;
                 } else {
-                    let (question, page) = (draw.question(self.clients), draw.page());
+                    let (question, page) = (draw.question(self.clients, self.nearest), draw.page());
                     let from = rt.now();
                     let answer = reads.try_once(&question.statement(), page).await;
                     let window = Window { from, until: rt.now() };
@@ -286,7 +295,7 @@ pub async fn look(
     // Nothing expires from here on.
     rt.sleep(TTL * 3).await;
     let mut draw = Draw::new(rt.random_u64());
-    let scan = Question { predicate: Predicate::All, partition: None };
+    let scan = Question { predicate: Predicate::All, partition: None, nearest: None };
     for (number, address) in addresses.iter().enumerate() {
         let only = [*address];
         let level = if number == 0 { Consistency::All } else { Consistency::Quorum };

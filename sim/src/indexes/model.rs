@@ -2,13 +2,15 @@
 //! of indexed reads.
 //!
 //! A row has one writer, which retries a write until it is acknowledged before it begins the next. So a read at QUORUM
-//! sees all writes that were acknowledged before it began, and any of those that began before it ended.
+//! sees all writes that were acknowledged before it began, and any of those that began before it ended. A read of the
+//! nearest rows lacks only rows that may be farther than its last one ([`super::nearest`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use stdx::Instant;
+use stdx::{Instant, Token};
 
+use super::nearest::{self, Nearest, Rank};
 use crate::checks::Verdict;
 
 /// Rows of a partition.
@@ -17,11 +19,14 @@ pub const ROWS: i32 = 5;
 pub const TTL: Duration = Duration::from_secs(4);
 /// Tolerance of an expiry: whole seconds, and clocks of nodes that differ.
 const EXPIRY_SLACK: Duration = Duration::from_millis(2_500);
-/// Regular columns: two with SAI indexes, one with a legacy index.
-pub const COLUMNS: [&str; 3] = ["v", "w", "l"];
+/// Regular columns: two with SAI indexes, one with a legacy index, one of vectors.
+pub const COLUMNS: [&str; 4] = ["v", "w", "l", "e"];
 
-/// Values of the regular columns.
-pub type Cells = [Option<i32>; 3];
+/// Values of the regular columns; a vector is a number ([`nearest::vector`]).
+pub type Cells = [Option<i32>; 4];
+
+/// Effects of a write on the regular columns.
+pub type CellChanges = [CellChange; 4];
 
 /// Key of a row; without clustering: the static row, whose first cell is the static column.
 pub type RowKey = (i32, Option<i32>);
@@ -52,10 +57,10 @@ pub enum CellChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// INSERT: the row lives without cells too.
-    Insert([CellChange; 3]),
-    Update([CellChange; 3]),
+    Insert(CellChanges),
+    Update(CellChanges),
     /// UPDATE whose values expire after [`TTL`].
-    Expire([CellChange; 3]),
+    Expire(CellChanges),
     Delete,
 }
 
@@ -169,6 +174,8 @@ pub struct Question {
     pub predicate: Predicate,
     /// The only partition that is read; `None`: all.
     pub partition: Option<i32>,
+    /// Only the rows nearest to a vector, nearest first; `None`: all rows in ring order.
+    pub nearest: Option<Nearest>,
 }
 
 impl Question {
@@ -184,20 +191,26 @@ impl Question {
         };
         let partition = self.partition.map(|p| format!("p = {p}"));
         let all: Vec<String> = partition.into_iter().chain(restriction).collect();
-        let select = "SELECT p, c, s, v, w, l FROM ks.indexed";
-        if all.is_empty() {
-            return select.to_owned();
+        let mut text = "SELECT p, c, s, v, w, l, e FROM ks.indexed".to_owned();
+        if !all.is_empty() {
+            text.push_str(&format!(" WHERE {}", all.join(" AND ")));
         }
-        format!("{select} WHERE {}", all.join(" AND "))
+        if let Some(nearest) = self.nearest {
+            text.push_str(&nearest.ordering());
+        }
+        text
     }
 
     /// Returns true if a partition without live rows is shown by its static row.
     fn shows_static_rows(&self) -> bool {
-        matches!(self.predicate, Predicate::All | Predicate::S(_))
+        self.nearest.is_none() && matches!(self.predicate, Predicate::All | Predicate::S(_))
     }
 
     fn admits(&self, s: Option<i32>, cells: &Cells) -> bool {
-        let [v, w, l] = *cells;
+        let [v, w, l, vector] = *cells;
+        if self.nearest.is_some() && vector.is_none() {
+            return false;
+        }
         match self.predicate {
             Predicate::All => true,
             Predicate::V(value) => v == Some(value),
@@ -212,9 +225,25 @@ impl Question {
     pub fn filter(&self, rows: &[ShownRow]) -> Vec<ShownRow> {
         let of_partition = |row: &&ShownRow| self.partition.is_none_or(|p| p == row.p);
         let admitted = |row: &&ShownRow| self.admits(row.s, &row.cells);
-        rows.iter().filter(of_partition).filter(admitted).copied().collect()
+        let filtered = rows.iter().filter(of_partition).filter(admitted).copied().collect();
+        match self.nearest {
+            Some(nearest) => nearest.best(filtered),
+            None => filtered,
+        }
+    }
+
+    /// Checks the order of an answer.
+    fn check_order(&self, shown: &[ShownRow]) -> Result<Complete, String> {
+        match self.nearest {
+            Some(nearest) => nearest.check_order(shown).map(Complete),
+            None => in_order(shown).map(|()| Complete(None)),
+        }
     }
 }
+
+/// Rank up to which an answer lacks no row; `None`: it lacks none at all.
+#[derive(Clone, Copy, Debug)]
+struct Complete(Option<Rank>);
 
 /// A row of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,21 +258,35 @@ impl ShownRow {
     /// Decodes a row of the answer.
     ///
     /// # Errors
-    /// A column is missing or is not an int.
+    /// A column is missing, or has a value that no client writes.
     pub fn decode(row: &[Option<Vec<u8>>]) -> Result<ShownRow, String> {
         let mut values = [None; 6];
-        if row.len() != values.len() {
+        let Some((vector, numbers)) = row.split_last().filter(|(_, n)| n.len() == values.len())
+        else {
             return Err(format!("a row of {} columns", row.len()));
-        }
-        for (value, cell) in values.iter_mut().zip(row) {
+        };
+        for (value, cell) in values.iter_mut().zip(numbers) {
             let Some(bytes) = cell else { continue };
             let bytes = bytes.as_slice().try_into();
             *value = Some(i32::from_be_bytes(bytes.map_err(|_| format!("not an int: {row:?}"))?));
         }
         let [p, c, s, v, w, l] = values;
         let p = p.ok_or_else(|| format!("a row without partition key: {row:?}"))?;
-        Ok(ShownRow { p, c, s, cells: [v, w, l] })
+        let vector = vector.as_deref().map(nearest::decode).transpose()?;
+        Ok(ShownRow { p, c, s, cells: [v, w, l, vector] })
     }
+
+    /// Position in the ring and the partition.
+    pub fn position(&self) -> Position {
+        position(self.p, self.c)
+    }
+}
+
+/// Position of a row in the ring and its partition.
+pub type Position = (Token, i32, Option<i32>);
+
+fn position(p: i32, c: Option<i32>) -> Position {
+    (codec::token_of(&p.to_be_bytes()), p, c)
 }
 
 /// The writes of all rows.
@@ -284,16 +327,17 @@ impl Histories {
     /// Checks a whole answer.
     ///
     /// # Errors
-    /// A row is missing that matches in each of its possible states, or one is shown in a state that it cannot have or
-    /// that does not match, twice or out of order.
+    /// A row is missing that matches in each of its possible states and is nearer than the last one in each of them, or
+    /// one is shown in a state that it cannot have or that does not match, twice or out of order.
     pub fn check(&self, asked: &Question, window: &Window, shown: &[ShownRow]) -> Verdict {
-        in_order(shown)?;
+        let complete = asked.check_order(shown)?;
         let mut left: BTreeMap<RowKey, &ShownRow> =
             shown.iter().map(|row| ((row.p, row.c), row)).collect();
         let partitions: BTreeSet<i32> = self.0.keys().map(|(p, _)| *p).collect();
         for p in partitions.into_iter().filter(|p| asked.partition.is_none_or(|only| only == *p)) {
             let states = PartitionStates {
                 p,
+                complete,
                 statics: self.possible((p, None), window).iter().map(|s| s.cells[0]).collect(),
                 rows: (0..ROWS).map(|c| self.possible((p, Some(c)), window)).collect(),
             };
@@ -312,6 +356,7 @@ impl Histories {
 /// Possible states of a partition.
 struct PartitionStates {
     p: i32,
+    complete: Complete,
     statics: Vec<Option<i32>>,
     rows: Vec<Vec<RowState>>,
 }
@@ -338,7 +383,13 @@ impl PartitionStates {
                 }
             }
             None => {
-                if states.iter().all(|row| statics.iter().all(|s| matches(s, row))) {
+                let place = position(p, Some(c));
+                let is_due = |row: &RowState| match (asked.nearest, self.complete.0) {
+                    (Some(nearest), Some(last)) => nearest.rank(place, &row.cells) < last,
+                    _ => true,
+                };
+                let is_lacking = |row: &RowState| statics.iter().all(|s| matches(s, row));
+                if states.iter().all(|row| is_lacking(row) && is_due(row)) {
                     return Err(format!("lacks row ({p}, {c}): {states:?}, {statics:?}"));
                 }
             }
@@ -374,10 +425,9 @@ impl PartitionStates {
 
 /// Checks that rows are in ring and clustering order, each once.
 fn in_order(shown: &[ShownRow]) -> Verdict {
-    let position = |row: &ShownRow| (codec::token_of(&row.p.to_be_bytes()), row.p, row.c);
     for pair in shown.windows(2) {
         if let [before, after] = pair
-            && position(before) >= position(after)
+            && before.position() >= after.position()
         {
             return Err(format!("shows {after:?} after {before:?}"));
         }
@@ -399,16 +449,20 @@ mod tests {
         Window { from: at(from), until: at(until) }
     }
 
+    fn cells(v: i32, w: i32) -> CellChanges {
+        [CellChange::Put(v), CellChange::Put(w), CellChange::Keep, CellChange::Keep]
+    }
+
     fn put(v: i32, w: i32) -> Change {
-        Change::Update([CellChange::Put(v), CellChange::Put(w), CellChange::Keep])
+        Change::Update(cells(v, w))
     }
 
     fn shown(c: i32, v: i32, w: i32) -> ShownRow {
-        ShownRow { p: 1, c: Some(c), s: None, cells: [Some(v), Some(w), None] }
+        ShownRow { p: 1, c: Some(c), s: None, cells: [Some(v), Some(w), None, None] }
     }
 
     fn of_v(v: i32) -> Question {
-        Question { predicate: Predicate::V(v), partition: None }
+        Question { predicate: Predicate::V(v), partition: None, nearest: None }
     }
 
     /// Rows 0 and 1 match `v = 7` from 1 s on; row 1 is overwritten from 10 s to 11 s.
@@ -451,7 +505,8 @@ mod tests {
     #[test]
     fn a_restriction_on_two_columns_wants_both_of_one_state() {
         let histories = histories();
-        let asked = Question { predicate: Predicate::VAndW(7, 1), partition: Some(1) };
+        let asked =
+            Question { predicate: Predicate::VAndW(7, 1), partition: Some(1), nearest: None };
         assert_eq!(asked.statement().split_once("WHERE ").unwrap().1, "p = 1 AND v = 7 AND w = 1");
         assert_eq!(histories.check(&asked, &window(2, 3), &[shown(1, 7, 1)]), Ok(()));
         assert!(histories.check(&asked, &window(2, 3), &[]).is_err());
@@ -462,8 +517,7 @@ mod tests {
     #[test]
     fn an_expiring_value_may_be_gone_around_its_expiry_only() {
         let mut histories = Histories::default();
-        let cells = [CellChange::Put(7), CellChange::Put(1), CellChange::Keep];
-        histories.begin(&[(1, Some(0))], Change::Expire(cells), at(0));
+        histories.begin(&[(1, Some(0))], Change::Expire(cells(7, 1)), at(0));
         histories.acknowledge(&[(1, Some(0))], at(0));
         let check = |h: &Histories, from, rows: &[ShownRow]| {
             h.check(&of_v(7), &window(from, from), rows).is_ok()
@@ -481,10 +535,12 @@ mod tests {
     fn a_static_value_finds_its_rows_or_stands_for_an_empty_partition() {
         let mut histories = Histories::default();
         let keys: Vec<RowKey> = std::iter::once((1, None)).chain([(1, Some(0))]).collect();
-        let value = Change::Update([CellChange::Put(3), CellChange::Keep, CellChange::Keep]);
+        let mut value = [CellChange::Keep; 4];
+        value[0] = CellChange::Put(3);
+        let value = Change::Update(value);
         histories.begin(&keys[..1], value, at(0));
         histories.acknowledge(&keys[..1], at(1));
-        let asked = Question { predicate: Predicate::S(3), partition: None };
+        let asked = Question { predicate: Predicate::S(3), partition: None, nearest: None };
         let check = |h: &Histories, from, rows: &[ShownRow]| {
             h.check(&asked, &window(from, from), rows).is_ok()
         };

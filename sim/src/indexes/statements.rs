@@ -2,7 +2,10 @@
 
 use conformance::fuzz::random::Random;
 
-use super::model::{COLUMNS, CellChange, Change, Predicate, Question, ROWS, RowKey, TTL};
+use super::model::{
+    COLUMNS, CellChange, CellChanges, Change, Predicate, Question, ROWS, RowKey, TTL,
+};
+use super::nearest::{self, Nearest, VECTORS};
 
 /// Partitions of each client.
 const PARTITIONS: i32 = 2;
@@ -55,16 +58,16 @@ impl Draw {
         self.0.percent(75).then(|| 1 + self.below(5))
     }
 
-    fn cells(&mut self) -> [CellChange; 3] {
-        let mut cells = [CellChange::Keep; 3];
-        for cell in &mut cells {
+    fn cells(&mut self) -> CellChanges {
+        let mut cells = [CellChange::Keep; 4];
+        for (cell, values) in cells.iter_mut().zip([VALUES, VALUES, VALUES, VECTORS]) {
             *cell = match self.below(20) {
                 0..10 => CellChange::Keep,
-                10..18 => CellChange::Put(self.below(VALUES)),
+                10..18 => CellChange::Put(self.below(values)),
                 _ => CellChange::Clear,
             };
         }
-        if cells == [CellChange::Keep; 3] {
+        if cells == [CellChange::Keep; 4] {
             cells[0] = CellChange::Put(self.below(VALUES));
         }
         cells
@@ -100,16 +103,28 @@ impl Draw {
             }
             _ => {
                 let value = self.below(VALUES);
-                let change =
-                    Change::Update([CellChange::Put(value), CellChange::Keep, CellChange::Keep]);
+                let mut cells = [CellChange::Keep; 4];
+                cells[0] = CellChange::Put(value);
                 let text = format!("{update} SET s = {value} WHERE p = {p}");
-                Write { keys: vec![(p, None)], change, text }
+                Write { keys: vec![(p, None)], change: Change::Update(cells), text }
             }
         }
     }
 
-    /// Returns a read by an index of any partition of that many clients.
-    pub fn question(&mut self, clients: i32) -> Question {
+    /// Returns a read by an index of any partition of that many clients; so many of 100 are reads of the nearest rows.
+    pub fn question(&mut self, clients: i32, nearest: usize) -> Question {
+        let partition = self.0.percent(15).then(|| self.below(clients * PARTITIONS));
+        if self.0.percent(nearest) {
+            let predicate = match self.below(10) {
+                0..5 => Predicate::All,
+                5..7 => Predicate::V(self.below(VALUES)),
+                7 => Predicate::VFrom(self.below(VALUES)),
+                8 => Predicate::VAndW(self.below(VALUES), self.below(VALUES)),
+                _ => Predicate::S(self.below(VALUES)),
+            };
+            let nearest = Nearest { to: self.below(VECTORS), rows: 1 + self.below(9) };
+            return Question { predicate, partition, nearest: Some(nearest) };
+        }
         let value = self.below(VALUES);
         let predicate = match self.below(10) {
             0..3 => Predicate::V(value),
@@ -118,8 +133,7 @@ impl Draw {
             7 => Predicate::L(value),
             _ => Predicate::S(value),
         };
-        let partition = self.0.percent(15).then(|| self.below(clients * PARTITIONS));
-        Question { predicate, partition }
+        Question { predicate, partition, nearest: None }
     }
 }
 
@@ -131,27 +145,39 @@ pub fn all_questions() -> Vec<Question> {
             .into_iter()
             .chain(both)
     };
-    let all = (0..VALUES).flat_map(of_value);
-    all.map(|predicate| Question { predicate, partition: None }).collect()
+    let by_index = |predicate| Question { predicate, partition: None, nearest: None };
+    let by_vector = |number: i32, predicate| {
+        let nearest = Nearest { to: number * 11 % VECTORS, rows: 1 + number * 3 % 10 };
+        Question { predicate, partition: None, nearest: Some(nearest) }
+    };
+    let of_vectors = |v| [Predicate::All, Predicate::V(v), Predicate::VFrom(v), Predicate::S(v)];
+    let vectors = (0..VALUES).flat_map(of_vectors);
+    let vectors = (0..).zip(vectors).map(|(number, predicate)| by_vector(number, predicate));
+    (0..VALUES).flat_map(of_value).map(by_index).chain(vectors).collect()
+}
+
+/// A value of a column as it is written.
+fn literal(column: &str, value: i32) -> String {
+    if column == "e" { nearest::literal(value) } else { value.to_string() }
 }
 
 /// Assignments of an UPDATE.
-fn assigned(cells: &[CellChange; 3]) -> String {
+fn assigned(cells: &CellChanges) -> String {
     let of_column = |(name, cell): (&str, &CellChange)| match cell {
         CellChange::Keep => None,
-        CellChange::Put(value) => Some(format!("{name} = {value}")),
+        CellChange::Put(value) => Some(format!("{name} = {}", literal(name, *value))),
         CellChange::Clear => Some(format!("{name} = null")),
     };
     let all: Vec<String> = COLUMNS.into_iter().zip(cells).filter_map(of_column).collect();
     all.join(", ")
 }
 
-fn insert(cells: &[CellChange; 3], p: i32, c: i32, stamp: i64) -> String {
+fn insert(cells: &CellChanges, p: i32, c: i32, stamp: i64) -> String {
     let (mut names, mut values) = (String::new(), String::new());
     for (name, cell) in COLUMNS.into_iter().zip(cells) {
         let value = match cell {
             CellChange::Keep => continue,
-            CellChange::Put(value) => value.to_string(),
+            CellChange::Put(value) => literal(name, *value),
             CellChange::Clear => "null".to_owned(),
         };
         names.push_str(&format!(", {name}"));
@@ -163,7 +189,7 @@ fn insert(cells: &[CellChange; 3], p: i32, c: i32, stamp: i64) -> String {
 }
 
 /// Returns the statements that create the indexes.
-pub fn creations(layout: Layout) -> [String; 4] {
+pub fn creations(layout: Layout) -> [String; 5] {
     let (of_v, of_w) = match layout {
         Layout::Straight => ("one", "two"),
         Layout::Swapped => ("two", "one"),
@@ -176,11 +202,12 @@ pub fn creations(layout: Layout) -> [String; 4] {
         create(of_w, "w", " USING 'sai'"),
         create("of_l", "l", ""),
         create("of_s", "s", " USING 'sai'"),
+        create("of_e", "e", " USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean'}"),
     ]
 }
 
 /// The names of the indexes.
-pub const NAMES: [&str; 4] = ["one", "two", "of_l", "of_s"];
+pub const NAMES: [&str; 5] = ["one", "two", "of_l", "of_s", "of_e"];
 
 /// Returns the statement that drops an index.
 pub fn drop_index(name: &str) -> String {
