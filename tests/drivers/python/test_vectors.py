@@ -121,46 +121,46 @@ def test_the_nearest_rows_are_those_of_brute_force(session, similarity, late):
 
 
 def test_an_overwritten_vector_counts_only_with_its_new_value(session):
-    session.execute("CREATE TABLE moved (k int PRIMARY KEY, v vector<float, 2>)")
-    session.execute("CREATE CUSTOM INDEX ON moved (v) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean', 'source_model': 'ada002'}")
+    session.execute("CREATE TABLE nearest_moved (k int PRIMARY KEY, v vector<float, 2>)")
+    session.execute("CREATE CUSTOM INDEX ON nearest_moved (v) USING 'sai' WITH OPTIONS = {'similarity_function': 'euclidean', 'source_model': 'ada002'}")
     for k in range(40):
-        session.execute(f"INSERT INTO moved (k, v) VALUES ({k}, [{k}, 0])")
-    assert [row.k for row in rows_of(session, "SELECT k FROM moved ORDER BY v ANN OF [0, 0] LIMIT 3")] == [0, 1, 2]
+        session.execute(f"INSERT INTO nearest_moved (k, v) VALUES ({k}, [{k}, 0])")
+    assert [row.k for row in rows_of(session, "SELECT k FROM nearest_moved ORDER BY v ANN OF [0, 0] LIMIT 3")] == [0, 1, 2]
     for k in range(0, 40, 2):
-        session.execute(f"UPDATE moved SET v = [{k + 1000}, 0] WHERE k = {k}")
-    session.execute("DELETE FROM moved WHERE k = 3")
-    assert [row.k for row in rows_of(session, "SELECT k FROM moved ORDER BY v ANN OF [0, 0] LIMIT 3")] == [1, 5, 7]
+        session.execute(f"UPDATE nearest_moved SET v = [{k + 1000}, 0] WHERE k = {k}")
+    session.execute("DELETE FROM nearest_moved WHERE k = 3")
+    assert [row.k for row in rows_of(session, "SELECT k FROM nearest_moved ORDER BY v ANN OF [0, 0] LIMIT 3")] == [1, 5, 7]
 
 
 def test_what_cassandra_refuses_is_refused_in_its_words(session):
-    session.execute("CREATE TABLE refused (k int, c int, v vector<float, 2>, u vector<float, 2>, w int, o int, PRIMARY KEY (k, c))")
-    session.execute("CREATE CUSTOM INDEX ON refused (v) USING 'StorageAttachedIndex'")
-    session.execute("CREATE CUSTOM INDEX ON refused (w) USING 'StorageAttachedIndex'")
+    session.execute("CREATE TABLE nearest_refused (k int, c int, v vector<float, 2>, u vector<float, 2>, w int, o int, PRIMARY KEY (k, c))")
+    session.execute("CREATE CUSTOM INDEX ON nearest_refused (v) USING 'StorageAttachedIndex'")
+    session.execute("CREATE CUSTOM INDEX ON nearest_refused (w) USING 'StorageAttachedIndex'")
     by_v = "ORDER BY v ANN OF [1, 2]"
     refusals = {
-        f"SELECT * FROM refused {by_v}": "Top-K queries must have a limit specified and the limit must be less than the query page size",
-        f"SELECT * FROM refused {by_v} LIMIT 1001": "Use of ANN OF in an ORDER BY clause requires a LIMIT that is not greater than 1000. LIMIT was 1001",
-        f"SELECT * FROM refused {by_v} PER PARTITION LIMIT 1 LIMIT 5": "Top-K queries do not support per-partition limits",
-        f"SELECT count(*) FROM refused {by_v} LIMIT 5": "Top-K queries can not be run with aggregation",
-        f"SELECT * FROM refused {by_v} DESC LIMIT 5": "Descending ANN ordering is not supported",
-        f"SELECT * FROM refused {by_v}, c ASC LIMIT 5": "ANN ordering does not support any other ordering",
-        f"SELECT * FROM refused WHERE o = 1 {by_v} LIMIT 5": "ANN ordering by vector requires all restricted column(s) to be indexed",
-        "SELECT * FROM refused ORDER BY u ANN OF [1, 2] LIMIT 5": "ANN ordering by vector requires the column to be indexed",
-        "SELECT * FROM refused ORDER BY w ANN OF 1 LIMIT 5": "ANN ordering is only supported on float vector indexes",
-        "SELECT * FROM refused WHERE v = [1, 2]": "Vector indexes only support ANN queries",
-        "SELECT * FROM refused ORDER BY v ANN OF [0, 0] LIMIT 5": "Zero vectors cannot be indexed or queried with cosine similarity",
-        "CREATE CUSTOM INDEX ON refused (u) USING 'sai' WITH OPTIONS = {'similarity_function': 'near'}": "Similarity function NEAR was not recognized for index null. Valid values are: EUCLIDEAN, DOT_PRODUCT, COSINE",
+        f"SELECT * FROM nearest_refused {by_v}": "Top-K queries must have a limit specified and the limit must be less than the query page size",
+        f"SELECT * FROM nearest_refused {by_v} LIMIT 1001": "Use of ANN OF in an ORDER BY clause requires a LIMIT that is not greater than 1000. LIMIT was 1001",
+        f"SELECT * FROM nearest_refused {by_v} PER PARTITION LIMIT 1 LIMIT 5": "Top-K queries do not support per-partition limits",
+        f"SELECT count(*) FROM nearest_refused {by_v} LIMIT 5": "Top-K queries can not be run with aggregation",
+        f"SELECT * FROM nearest_refused {by_v} DESC LIMIT 5": "Descending ANN ordering is not supported",
+        f"SELECT * FROM nearest_refused {by_v}, c ASC LIMIT 5": "ANN ordering does not support any other ordering",
+        f"SELECT * FROM nearest_refused WHERE o = 1 {by_v} LIMIT 5": "ANN ordering by vector requires all restricted column(s) to be indexed",
+        "SELECT * FROM nearest_refused ORDER BY u ANN OF [1, 2] LIMIT 5": "ANN ordering by vector requires the column to be indexed",
+        "SELECT * FROM nearest_refused ORDER BY w ANN OF 1 LIMIT 5": "ANN ordering is only supported on float vector indexes",
+        "SELECT * FROM nearest_refused WHERE v = [1, 2]": "Vector indexes only support ANN queries",
+        "SELECT * FROM nearest_refused ORDER BY v ANN OF [0, 0] LIMIT 5": "Zero vectors cannot be indexed or queried with cosine similarity",
+        "CREATE CUSTOM INDEX ON nearest_refused (u) USING 'sai' WITH OPTIONS = {'similarity_function': 'near'}": "Similarity function NEAR was not recognized for index null. Valid values are: EUCLIDEAN, DOT_PRODUCT, COSINE",
     }
     for text, refusal in refusals.items():
         with pytest.raises(InvalidRequest) as error:
             session.execute(text)
         assert f'"{refusal}"' in str(error.value), text
     for level in ["SERIAL", "LOCAL_SERIAL"]:
-        statement = SimpleStatement(f"SELECT * FROM refused {by_v} LIMIT 5", consistency_level=getattr(ConsistencyLevel, level))
+        statement = SimpleStatement(f"SELECT * FROM nearest_refused {by_v} LIMIT 5", consistency_level=getattr(ConsistencyLevel, level))
         with pytest.raises(InvalidRequest) as error:
             session.execute(statement)
         assert f"Top-K queries can only be run with consistency level ONE/LOCAL_ONE. Consistency level {level} was used." in str(error.value)
-    prepared = session.prepare("SELECT * FROM refused ORDER BY v ANN OF ? LIMIT ?")
+    prepared = session.prepare("SELECT * FROM nearest_refused ORDER BY v ANN OF ? LIMIT ?")
     for values, refusal in [((None, 5), "Unsupported null value for column v"), ((UNSET_VALUE, 5), "Unsupported unset value for column v"), (([1.0, 2.0], None), "Invalid null value of limit")]:
         with pytest.raises(InvalidRequest) as error:
             session.execute(prepared, values)
@@ -168,13 +168,13 @@ def test_what_cassandra_refuses_is_refused_in_its_words(session):
 
 
 def test_a_page_below_the_limit_is_one_page_with_a_warning(session):
-    session.execute("CREATE TABLE paged (k int PRIMARY KEY, v vector<float, 2>)")
-    session.execute("CREATE CUSTOM INDEX ON paged (v) USING 'sai'")
+    session.execute("CREATE TABLE nearest_paged (k int PRIMARY KEY, v vector<float, 2>)")
+    session.execute("CREATE CUSTOM INDEX ON nearest_paged (v) USING 'sai'")
     for k in range(9):
-        session.execute(f"INSERT INTO paged (k, v) VALUES ({k}, [{k + 1}, 1])")
-    rows_of(session, "SELECT k FROM paged ORDER BY v ANN OF [1, 1] LIMIT 1")
+        session.execute(f"INSERT INTO nearest_paged (k, v) VALUES ({k}, [{k + 1}, 1])")
+    rows_of(session, "SELECT k FROM nearest_paged ORDER BY v ANN OF [1, 1] LIMIT 1")
     for level in [ConsistencyLevel.ONE, ConsistencyLevel.QUORUM, ConsistencyLevel.ALL]:
-        statement = SimpleStatement("SELECT k FROM paged ORDER BY v ANN OF [1, 1] LIMIT 8", fetch_size=3, consistency_level=level)
+        statement = SimpleStatement("SELECT k FROM nearest_paged ORDER BY v ANN OF [1, 1] LIMIT 8", fetch_size=3, consistency_level=level)
         result = session.execute(statement)
         assert [row.k for row in result.current_rows] == list(range(8)) and not result.has_more_pages
         assert result.response_future.warnings == [
