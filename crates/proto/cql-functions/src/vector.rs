@@ -93,8 +93,7 @@ mod tests {
                 (0..dimension).map(|_| f32::from(random.byte()) / 77.0 - 1.5).collect()
             };
             let (a, b) = (vector(), vector());
-            let bytes =
-                |v: &[f32]| -> Vec<u8> { v.iter().flat_map(|x| x.to_be_bytes()).collect() };
+            let bytes = |v: &[f32]| -> Vec<u8> { v.iter().flat_map(|x| x.to_be_bytes()).collect() };
             let (a_bytes, b_bytes) = (bytes(&a), bytes(&b));
             let ty = CqlType::vector(CqlType::Float, dimension);
             for (name, of) in [
