@@ -1,6 +1,7 @@
-//! `similarity_cosine|euclidean|dot_product`. Source: `VectorFcts`, jvector's
+//! `similarity_cosine|euclidean|dot_product`: the scores of indexes of vectors. Source: `VectorFcts`, jvector's
 //! `VectorSimilarityFunction`.
 
+use index_format::vectors::Similarity;
 use types::CqlType;
 use types::wire::VectorElements;
 
@@ -60,9 +61,7 @@ fn similarity(
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let (Some(a), Some(b)) = (f.arg(args, 0), f.arg(args, 1)) else { return Ok(None) };
     let (a, b) = (floats(f, a), floats(f, b));
-    let sum = |of: fn(f32, f32) -> f32| -> f32 { a.iter().zip(&b).map(|(x, y)| of(*x, *y)).sum() };
-    let dot = || sum(|x, y| x * y);
-    let value = match &*f.name {
+    let similarity = match &*f.name {
         "similarity_cosine" => {
             if [&a, &b].iter().any(|v| v.iter().all(|x| *x == 0.0)) {
                 return Err(PlanError::invalid(format!(
@@ -70,14 +69,44 @@ fn similarity(
                     f.full_name()
                 )));
             }
-            let norm = |v: &[f32]| -> f32 { v.iter().map(|x| x * x).sum() };
-            let cosine = f64::from(dot()) / (f64::from(norm(&a)) * f64::from(norm(&b))).sqrt();
-            #[expect(clippy::cast_possible_truncation, reason = "the result is a float")]
-            let cosine = cosine as f32;
-            (1.0 + cosine) / 2.0
+            Similarity::Cosine
         }
-        "similarity_euclidean" => 1.0 / (1.0 + sum(|x, y| (x - y) * (x - y))),
-        _ => (1.0 + dot()) / 2.0,
+        "similarity_euclidean" => Similarity::Euclidean,
+        _ => Similarity::DotProduct,
     };
-    Ok(Some(value.to_be_bytes().to_vec()))
+    Ok(Some(similarity.score(&a, &b).to_be_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::UuidSource;
+
+    /// Rows in the order of the scores of an index must show values of these functions in that order.
+    #[test]
+    fn the_functions_return_the_scores_of_indexes_to_the_bit() {
+        let mut random = testkit::Random::new(11);
+        let uuids = UuidSource::new(1);
+        let env = EvalEnv::of_constants(stdx::time::WallMicros(0), &uuids);
+        for dimension in [1u32, 7, 9, 64, 384] {
+            let mut vector = || -> Vec<f32> {
+                (0..dimension).map(|_| f32::from(random.byte()) / 77.0 - 1.5).collect()
+            };
+            let (a, b) = (vector(), vector());
+            let bytes = |v: &[f32]| -> Vec<u8> { v.iter().flat_map(|x| x.to_be_bytes()).collect() };
+            let (a_bytes, b_bytes) = (bytes(&a), bytes(&b));
+            let ty = CqlType::vector(CqlType::Float, dimension);
+            for (name, of) in [
+                ("similarity_cosine", Similarity::Cosine),
+                ("similarity_euclidean", Similarity::Euclidean),
+                ("similarity_dot_product", Similarity::DotProduct),
+            ] {
+                let types = [ty.clone(), ty.clone()];
+                let f = NativeFunction::made(name, &types, CqlType::Float, similarity);
+                let value = f.eval(&[Some(&a_bytes), Some(&b_bytes)], &env).unwrap();
+                let score = of.score(&a, &b).to_be_bytes().to_vec();
+                assert_eq!(value, Some(score), "{name} of {dimension} dimensions");
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Sums over vectors, in a fixed order of additions: eight accumulators, one for each position modulo eight, then
 //! their sum from the first to the last. The compiler turns them into vector instructions; the result is the same on
-//! every machine.
+//! every machine. The cosine has an order of its own.
 
 /// Accumulators.
 pub const LANES: usize = 8;
@@ -44,6 +44,20 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sum(lanes)
 }
 
+/// Cosine of the angle between two vectors. Its sums run from the first component to the last, as Cassandra's do, which
+/// differs from [`dot`] in the last bits beyond eight components. `None`: the length of one is 0 in floats.
+pub fn cosine(a: &[f32], b: &[f32]) -> Option<f32> {
+    let (mut product, mut square_a, mut square_b) = (0f32, 0f32, 0f32);
+    for (a, b) in a.iter().zip(b) {
+        product += a * b;
+        square_a += a * a;
+        square_b += b * b;
+    }
+    let lengths = (f64::from(square_a) * f64::from(square_b)).sqrt();
+    #[expect(clippy::cast_possible_truncation, reason = "the result is a float")]
+    (lengths > 0.0).then(|| (f64::from(product) / lengths) as f32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +92,19 @@ mod tests {
             squared(&a, &b).to_bits()
         );
     }
+
+    /// With this order `similarity_cosine` returns the bits of Cassandra 5.0.9 at every length.
+    #[test]
+    fn a_cosine_sums_from_the_first_component() {
+        let a: Vec<f32> = (0..40u8).map(|n| 0.1 * f32::from(n) - 1.77).collect();
+        let b: Vec<f32> = (0..40u8).map(|n| 1.0 / (1.0 + f32::from(n))).collect();
+        let sum = |a: &[f32], b: &[f32]| a.iter().zip(b).fold(0f32, |sum, (a, b)| sum + a * b);
+        let lengths = (f64::from(sum(&a, &a)) * f64::from(sum(&b, &b))).sqrt();
+        assert_eq!(cosine(&a, &b), Some((f64::from(sum(&a, &b)) / lengths) as f32));
+        assert_eq!(cosine(&[1e-30, 0.0], &[1.0, 1.0]), None);
+        assert_eq!(cosine(&[], &[]), None);
+    }
+
     const GOLDEN_DOT: u32 = 0xbf89_25ab;
     const GOLDEN_SQUARED: u32 = 0x4148_d609;
 }

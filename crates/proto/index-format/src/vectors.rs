@@ -6,7 +6,7 @@ use schema::{ColumnKind, IndexMetadata, IndexRules, Table, TargetPart};
 use types::CqlType;
 use types::number::java_f32;
 
-use crate::distance::{dot, squared};
+use crate::distance::{cosine, dot, squared};
 
 /// Most dimensions of the vectors of an index.
 pub const DIMENSIONS_MAX: usize = 8192;
@@ -57,14 +57,11 @@ impl Similarity {
         Similarity::ALL.into_iter().find(|similarity| similarity.code() == code)
     }
 
-    /// The exact score of two vectors.
+    /// The exact score of two vectors. The functions `similarity_…` return it too, so that an answer in the order of scores
+    /// is in the order of the values that it shows.
     pub fn score(self, a: &[f32], b: &[f32]) -> f32 {
         match self {
-            Similarity::Cosine => {
-                let lengths = (dot(a, a).sqrt()) * (dot(b, b).sqrt());
-                let cosine = if lengths > 0.0 { dot(a, b) / lengths } else { 0.0 };
-                (1.0 + cosine) / 2.0
-            }
+            Similarity::Cosine => (1.0 + cosine(a, b).unwrap_or(0.0)) / 2.0,
             Similarity::DotProduct => (1.0 + dot(a, b)) / 2.0,
             Similarity::Euclidean => 1.0 / (1.0 + squared(a, b)),
         }
