@@ -629,8 +629,7 @@ fn indexes_are_taken_over_where_a_statement_could_make_them() {
         }
     }
     let base = cql_plan::system::system_schema();
-    let indexes =
-        |available| cql_plan::ddl::IndexSettings { available, ..Default::default() };
+    let indexes = |available| cql_plan::ddl::IndexSettings { available, ..Default::default() };
     let unsupported = |available| {
         let mut choice = Choice { indexes: indexes(available), ..Choice::default() };
         let error = definitions::changes(&base, &rows, &mut choice).unwrap_err();
