@@ -2,6 +2,7 @@
 
 mod cases;
 mod histories;
+mod late_message;
 mod replicas;
 mod world;
 
