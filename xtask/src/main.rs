@@ -48,7 +48,7 @@ cargo xtask COMMAND
                [--start-repeat 3] [--memory 1G] [--flush] [--without-cassandra]
                     three nodes of Helenus and of Cassandra, RF 3: QUORUM, conditional writes, one
                     contended key, whole tables, start
-  perf indexes [--only reads,writes,vectors] [--rows 1000000] [--vectors 400000] [--queries 100]
+  perf indexes [--only reads,writes,vectors] [--rows 1000000] [--vectors 200000] [--queries 100]
                [--repeat 3] [--warm 6] [--memory 2G] [--vector-file F.npy|--synthetic]
                [--without-cassandra]
                     secondary indexes of Helenus and of Cassandra: CPU of queries, writes, flushes,

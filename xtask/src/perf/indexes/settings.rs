@@ -19,7 +19,7 @@ pub enum Section {
 /// Settings of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// Rows of the table that is queried; a table that is only written has a fifth of them.
+    /// Rows of the table that is queried; a table that is only written has a tenth of them.
     pub rows: u64,
     /// Vectors, the ones that are only asked for included.
     pub vectors: usize,
@@ -46,7 +46,7 @@ impl Settings {
     pub fn parse(words: &[&str]) -> Result<Settings> {
         let mut s = Settings {
             rows: 1_000_000,
-            vectors: 400_000,
+            vectors: 200_000,
             queries: 100,
             warm: 6,
             repeat: 3,

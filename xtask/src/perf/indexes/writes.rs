@@ -24,7 +24,7 @@ pub const NOT_COMPACTED: &str = "compaction = {'class': 'SizeTieredCompactionStr
 /// Tables: without and with the index.
 const TABLES: [&str; 2] = ["plain", "indexed"];
 /// A table has a part of the rows of the queried one.
-const PART_OF_ROWS: u64 = 5;
+const PART_OF_ROWS: u64 = 10;
 /// Flushes of a table in a round; of the first round, which is not counted, half of them.
 const FLUSHES: u64 = 4;
 
