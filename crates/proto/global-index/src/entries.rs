@@ -5,7 +5,8 @@
 //! The *expiring* slot is the cell `idx_expires`: it stands for all writes with a TTL. Its timestamp is the
 //! moment of expiry, so of several writes the one that expires last wins, whatever their order.
 //!
-//! Holds INV-global-1 of the crate, as a slot that a quorum acknowledged is live while any write that it stands for may be visible.
+//! Holds INV-global-1 of the crate: a slot that a quorum acknowledged is live while any write that it stands for may be
+//! visible.
 //! A lasting slot has no expiry, so a later one hides it with the same effect. An expiring slot is replaced only by one
 //! that expires later. With one slot for both, a short TTL would hide an older write without TTL, also
 //! if the base write with the TTL was never sent.

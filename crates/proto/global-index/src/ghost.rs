@@ -1,6 +1,7 @@
 //! Deletion of ghosts.
 //!
-//! Holds INV-global-2 of the crate, as a deletion of an entry hides only writes that the base row shadows, and no entry written after it.
+//! Holds INV-global-2 of the crate: a deletion of an entry hides only writes that the base row shadows, and no entry
+//! written after it.
 //! The deletion has the timestamp of the entry's lasting slot, so it hides writes up to that timestamp. Each of them
 //! is shadowed by what the verdict found, and a quorum of replicas holds that: [`GhostPolicy::Delete`] asks for it. An
 //! entry written later has at least its coordinator's clock as timestamp, and the entry's timestamp lies before the

@@ -15,6 +15,7 @@ fn run(seed: u64, defect: Defect) -> Result<World, String> {
     Ok(world)
 }
 
+/// INV-global-1, INV-global-2, INV-global-3: without one of them an answer lacks a row or has one too many.
 #[test]
 fn an_indexed_read_at_quorum_equals_the_filter() {
     let (mut matches, mut ghosts, mut deletions) = (0, 0, 0);
