@@ -1,9 +1,8 @@
 //! The steps of a read by a global index: a page of entries, the rows that they name, the check of each, the next page.
 //!
 //! Holds INV-global-3 of the crate: a scan asks for each entry after its start once, in order, and names a row only
-//! if the row has
-//! the value. Its position is an entry's clustering, that is a primary key of the base table: it means the same after
-//! the index was dropped or built again, and a scan of the table may continue from it.
+//! if the row has the value. Its position is an entry's clustering, that is a primary key of the base table: it means
+//! the same after the index was dropped or built again, and a scan of the table may continue from it.
 
 use index_format::{MatchedPartition, MatchedRows};
 use stdx::{DeletionSeconds, WallMicros};
