@@ -40,6 +40,12 @@ pub struct ValueTooLong {
     pub bytes: usize,
 }
 
+/// One row of the entry table.
+struct Entry {
+    clustering: Vec<u8>,
+    row: Vec<u8>,
+}
+
 /// The entries of a base mutation, one mutation for each value, ascending by value. `now` is the coordinator's clock.
 ///
 /// # Errors
@@ -49,7 +55,7 @@ pub fn entries_of(
     mutation: &MutationRef<'_>,
     now: WallMicros,
 ) -> Result<Vec<EntryMutation>, ValueTooLong> {
-    let mut by_value: BTreeMap<Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>> = BTreeMap::new();
+    let mut by_value: BTreeMap<Vec<u8>, Vec<Entry>> = BTreeMap::new();
     let token = codec::token_of(mutation.key);
     for (clustering, row) in mutation.rows() {
         let Some(ColumnRef::Simple(cell)) = row.column(index.column()) else { continue };
@@ -59,18 +65,18 @@ pub fn entries_of(
         if cell.value.len() > VALUE_BYTES_MAX {
             return Err(ValueTooLong { bytes: cell.value.len() });
         }
-        let Some(entry) = index.keys().entry_of(token, mutation.key, clustering) else {
+        let Some(clustering) = index.keys().entry_of(token, mutation.key, clustering) else {
             stdx::invariant::broken(format_args!("global index: key of another table"))
         };
         // Rows ascend by clustering, so the entries of one value do too.
         let entries = by_value.entry(index.entry_partition(cell.value)).or_default();
-        entries.push((entry, entry_row(index, &cell, now)));
+        entries.push(Entry { clustering, row: entry_row(index, &cell, now) });
     }
-    let encode = |(value, rows): (Vec<u8>, Vec<(Vec<u8>, Vec<u8>)>)| {
+    let encode = |(value, entries): (Vec<u8>, Vec<Entry>)| {
         let mut bytes = Vec::new();
         let table = index.entry_table();
         let mut builder = MutationBuilder::new(&mut bytes, table.id, table.version, &value);
-        builder.rows(rows.iter().map(|(entry, row)| (entry.as_slice(), RowRef::trusted(row))));
+        builder.rows(entries.iter().map(|e| (e.clustering.as_slice(), RowRef::trusted(&e.row))));
         builder.finish();
         EntryMutation { token: codec::token_of(&value), bytes }
     };
