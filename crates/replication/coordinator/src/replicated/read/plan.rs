@@ -6,7 +6,7 @@ use std::rc::Rc;
 use cluster::{Consistency, Placements};
 use data::command::{Partitions, ReadCommand};
 use replica::{ReplicaList, TableFacts, Topology};
-use request::{Need, ReadConfig, ReadPlan, SpeculativeRetry, Threshold};
+use request::{Need, ReadConfig, ReadPlan, SpeculativeRetry, Target, Threshold};
 use stdx::{HostId, Instant, Token};
 
 use crate::shared::{Cluster, ReplicatedRead};
@@ -71,8 +71,11 @@ impl Plan {
         match &command.partitions {
             Partitions::Key(key) => {
                 let plan = self.of_token(codec::token_of(key));
-                let best = plan.candidates().first().and_then(|t| plan.replicas.get(*t));
-                plan.block_for() == 1 && best.is_some_and(|r| r.is_self)
+                let best = plan.candidates().first().copied();
+                // A replica that is moving in may lack rows, even if no other is alive.
+                let is_enough = |to: Target| plan.is_met_by([to].into_iter().collect());
+                let is_self = |to: Target| plan.replicas.get(to).is_some_and(|r| r.is_self);
+                plan.block_for() == 1 && best.is_some_and(|to| is_self(to) && is_enough(to))
             }
             Partitions::Range(_) => {
                 let mut ranges = self.placements().ranges();
