@@ -444,6 +444,18 @@ fn who_goes_answers_together_with_who_comes() {
     assert_eq!(run.step(ReadInput::Start), [data(1), wake(END)]);
 }
 
+/// Callers that ask one replica alone must look at [`ReadPlan::is_met_by`]: the number of answers is that of the contacts.
+#[test]
+fn a_replica_that_moves_in_is_not_enough_although_it_is_the_only_candidate() {
+    let mut goes = ReplicaInfo { moves: true, ..replica(0, 0) };
+    let alone = |goes| plan(Consistency::Quorum, &[goes, pending(1, 0)]);
+    assert_eq!((alone(goes).contacts().len(), alone(goes).block_for()), (2, 2));
+    goes.alive = false;
+    let alone = alone(goes);
+    assert_eq!((alone.candidates(), alone.block_for()), ([Target(1)].as_slice(), 1));
+    assert!(!alone.is_met_by(set(&[1])) && alone.check().is_err());
+}
+
 #[test]
 fn a_level_that_only_one_side_of_a_movement_meets_is_unavailable() {
     let mut replicas = taking_over();
