@@ -38,7 +38,7 @@ impl Verdict {
         format!("{bound} {} {}", rounded(self.goal), self.unit)
     }
 
-    /// What was measured, for a table.
+    /// The measured ratio as a table shows it.
     pub fn measured_text(&self) -> String {
         rounded(self.measured)
     }

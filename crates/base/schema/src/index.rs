@@ -94,7 +94,7 @@ pub struct IndexTarget {
     pub part: TargetPart,
 }
 
-/// As statements have it.
+/// The form that statements have: `v`, `keys(v)`.
 impl Display for IndexTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let column = quote_identifier(&self.column);

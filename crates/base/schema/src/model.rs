@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stdx::{ColumnId, FixedMap, TableId, TimestampMicros, Uuid};
+use types::name::quote_identifier;
 use types::{CqlType, UdtType};
 
 use crate::column::{Column, ColumnKind};
@@ -130,6 +131,12 @@ impl Table {
     /// Partition-key columns in key order.
     pub fn partition_key(&self) -> &[Column] {
         self.columns.get(..self.partition_key_count).unwrap_or(&[])
+    }
+
+    /// Names of the partition-key columns in the form that statements have: `a, "B"`.
+    pub fn partition_key_names(&self) -> String {
+        let names = self.partition_key().iter().map(|column| quote_identifier(&column.name));
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// Clustering columns in clustering order.

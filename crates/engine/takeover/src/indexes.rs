@@ -6,9 +6,8 @@
 use std::collections::BTreeSet;
 
 use cql_plan::ddl::{DdlContext, DdlPlan, IndexSettings};
-use schema::{Column, Schema, SchemaChange};
+use schema::{Schema, SchemaChange};
 use stdx::{Uuid, WallMicros};
-use types::name::quote_identifier;
 
 use super::TakeoverError;
 use super::left_out::{self, Choice};
@@ -57,7 +56,7 @@ impl TakenIndexes {
             }
             let table = schema.table(&keyspace, &row.required_text("table_name")?);
             let key = match table {
-                Some(table) if choice.is_local_index(row)? => Some(names(table.partition_key())),
+                Some(table) if choice.is_local_index(row)? => Some(table.partition_key_names()),
                 _ => None,
             };
             let statement = left_out::index(row, key.as_deref())?;
@@ -71,12 +70,6 @@ impl TakenIndexes {
         }
         Ok(taken)
     }
-}
-
-/// The names of columns as statements have them.
-fn names(columns: &[Column]) -> String {
-    let names = columns.iter().map(|column| quote_identifier(&column.name));
-    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The changes of a statement; `None` when it is refused.

@@ -2,6 +2,7 @@
 //!
 //! Holds INV-global-2 of the crate: a deletion of an entry hides only writes that the base row shadows, and no entry
 //! written after it.
+//!
 //! The deletion has the timestamp of the entry's lasting slot, so it hides writes up to that timestamp. Each of them
 //! is shadowed by what the verdict found, and a quorum of replicas holds that: [`GhostPolicy::Delete`] asks for it. An
 //! entry written later has at least its coordinator's clock as timestamp, and the entry's timestamp lies before the
@@ -17,7 +18,7 @@ use crate::page::Entry;
 /// Largest difference of two coordinators' clocks that keeps entries safe. An entry that is younger is not deleted.
 pub const CLOCK_SKEW_MAX_MICROS: i64 = 60_000_000;
 
-/// Whether a read may delete the ghosts that it proves.
+/// Permission of a read to delete the ghosts that it proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GhostPolicy {
     /// It read rows from a quorum of all replicas at least, and repaired those that differed before it goes on: what it

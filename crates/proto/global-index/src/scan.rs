@@ -22,7 +22,7 @@ pub struct ScanBounds {
     pub examined: u32,
 }
 
-/// What a scan needs next.
+/// The next read of a scan, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanStep {
     /// A page of entries: call [`GlobalScan::entries`].
@@ -49,7 +49,7 @@ pub struct FoundRow<'a> {
     pub key: &'a [u8],
     /// Serialised clustering.
     pub clustering: &'a [u8],
-    /// What exists of it.
+    /// Its merged versions.
     pub base: BaseRow<'a>,
 }
 
@@ -96,7 +96,7 @@ impl GlobalScan {
         }
     }
 
-    /// What it needs next.
+    /// The next read.
     pub fn step(&self, index: &GlobalIndex) -> ScanStep {
         if let Some(page) = &self.page {
             return ScanStep::Rows(wanted(index, &page.entries));

@@ -9,7 +9,7 @@ use crate::definition::GlobalIndex;
 use crate::ghost::CLOCK_SKEW_MAX_MICROS;
 use crate::page::Entry;
 
-/// What the base table holds of a row, as several replicas' versions merge, tombstones included.
+/// A row of the base table, merged from the versions of several replicas, tombstones included.
 #[derive(Clone, Copy, Debug)]
 pub struct BaseRow<'a> {
     /// Deletion of the partition or of a range that covers the row.

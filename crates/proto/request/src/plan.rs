@@ -363,6 +363,12 @@ impl ReadPlan {
         self.is_met_where(set, |r| self.need.counts(r), n)
     }
 
+    /// Returns true if the answer of this replica alone is enough. [`ReadPlan::block_for`] does not say so: while a token
+    /// moves, the only alive replica may be one that moves in and lacks rows.
+    pub fn is_met_by_one(&self, replica: Target) -> bool {
+        self.is_met_by([replica].into_iter().collect())
+    }
+
     /// The same of one datacenter or all.
     fn is_met_where(&self, set: TargetSet, here: impl Fn(&ReplicaInfo) -> bool, n: u16) -> bool {
         let n = usize::from(n);

@@ -444,7 +444,6 @@ fn who_goes_answers_together_with_who_comes() {
     assert_eq!(run.step(ReadInput::Start), [data(1), wake(END)]);
 }
 
-/// Callers that ask one replica alone must look at [`ReadPlan::is_met_by`]: the number of answers is that of the contacts.
 #[test]
 fn a_replica_that_moves_in_is_not_enough_although_it_is_the_only_candidate() {
     let mut goes = ReplicaInfo { moves: true, ..replica(0, 0) };
@@ -453,7 +452,7 @@ fn a_replica_that_moves_in_is_not_enough_although_it_is_the_only_candidate() {
     goes.alive = false;
     let alone = alone(goes);
     assert_eq!((alone.candidates(), alone.block_for()), ([Target(1)].as_slice(), 1));
-    assert!(!alone.is_met_by(set(&[1])) && alone.check().is_err());
+    assert!(!alone.is_met_by_one(Target(1)) && alone.check().is_err());
 }
 
 #[test]

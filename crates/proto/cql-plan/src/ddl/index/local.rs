@@ -7,7 +7,7 @@
 
 use cql_syntax::ast::Ident;
 use schema::{ColumnKind, IndexTarget, Table};
-use types::name::quote_identifier;
+use types::format::push_json_string;
 
 use crate::error::PlanError;
 
@@ -29,10 +29,9 @@ pub(super) fn check_partition_key(columns: &[Ident], table: &Table) -> Result<()
         seen.push(name);
     }
     if seen != key {
-        let key: Vec<String> = key.into_iter().map(quote_identifier).collect();
         return Err(PlanError::invalid(format!(
             "Local index definition must contain full partition key, in its order: ({})",
-            key.join(", ")
+            table.partition_key_names()
         )));
     }
     Ok(())
@@ -64,14 +63,7 @@ pub(super) fn json(table: &Table, targets: &[IndexTarget]) -> String {
 
 /// A JSON string.
 fn string(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
+    let mut out = String::new();
+    push_json_string(&mut out, text);
     out
 }

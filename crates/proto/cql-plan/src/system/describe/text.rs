@@ -127,9 +127,7 @@ pub(super) fn aggregate(a: &UserAggregate) -> String {
 
 /// `(a, b), v`: what a statement has in brackets for ScyllaDB's local index.
 fn local_target(table: &Table, index: &IndexMetadata) -> String {
-    let key: Vec<String> =
-        table.partition_key().iter().map(|column| quoted(&column.name)).collect();
-    format!("({}), {}", key.join(", "), index.target)
+    format!("({}), {}", table.partition_key_names(), index.target)
 }
 
 /// `CREATE INDEX …`. Source: `IndexMetadata.appendCqlTo`.

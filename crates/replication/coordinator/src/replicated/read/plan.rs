@@ -72,10 +72,9 @@ impl Plan {
             Partitions::Key(key) => {
                 let plan = self.of_token(codec::token_of(key));
                 let best = plan.candidates().first().copied();
-                // A replica that is moving in may lack rows, even if no other is alive.
-                let is_enough = |to: Target| plan.is_met_by([to].into_iter().collect());
                 let is_self = |to: Target| plan.replicas.get(to).is_some_and(|r| r.is_self);
-                plan.block_for() == 1 && best.is_some_and(|to| is_self(to) && is_enough(to))
+                plan.block_for() == 1
+                    && best.is_some_and(|to| is_self(to) && plan.is_met_by_one(to))
             }
             Partitions::Range(_) => {
                 let mut ranges = self.placements().ranges();

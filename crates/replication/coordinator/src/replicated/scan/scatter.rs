@@ -155,10 +155,9 @@ impl Scatter<'_> {
                 let candidates = sub.plan.candidates().iter();
                 let candidates =
                     candidates.filter_map(|to| Some((*to, sub.plan.replicas.get(*to)?)));
-                // Not a replica that is moving in: alone it may lack rows, even if no other is alive.
-                let is_enough = |to: Target| sub.plan.is_met_by([to].into_iter().collect());
                 let host = self.choose(
-                    candidates.filter(|(to, r)| is_enough(*to) && !but.contains(&r.host)),
+                    candidates
+                        .filter(|(to, r)| sub.plan.is_met_by_one(*to) && !but.contains(&r.host)),
                 )?;
                 let (peer, _) = self.node(host);
                 if peer.is_some() && !self.scans.inner.not_scanning.may_ask(host, now) {
