@@ -188,11 +188,13 @@ pub struct Source {
     is_done: bool,
     /// Heads that were read.
     loaded: u64,
+    /// Rows of smaller tokens are skipped.
+    sought: Option<Token>,
 }
 
 impl Source {
     fn new(number: u32, origin: Origin) -> Source {
-        Source { number, origin, head: None, is_done: false, loaded: 0 }
+        Source { number, origin, head: None, is_done: false, loaded: 0, sought: None }
     }
 
     /// Rows of the file `number`, which has one number in all predicates.
@@ -275,7 +277,14 @@ impl Source {
         }
     }
 
+    /// Skips rows of smaller tokens.
     pub(crate) fn seek(&mut self, token: Token) {
+        // An intersection seeks again after each block that was fed. A second look-up of the same token would need the
+        // block of the token again, in place of the block of the next row that was just fed, and so on without end.
+        if self.sought.is_some_and(|sought| sought.0 >= token.0) {
+            return;
+        }
+        self.sought = Some(token);
         if self.head.as_ref().is_some_and(|head| head.token.0 >= token.0) {
             return;
         }

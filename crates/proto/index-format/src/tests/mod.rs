@@ -6,4 +6,5 @@ mod indexed;
 mod model;
 mod rows;
 mod sets;
+mod sparse;
 mod terms;
