@@ -3,6 +3,9 @@
 /// Numbers of one packed group at most.
 pub(crate) const GROUP: usize = 128;
 
+/// A number of so many bits lies in the eight bytes from the one in which it begins.
+const NARROW_BITS_MAX: u32 = 57;
+
 /// Bits that a number takes.
 pub(crate) fn width(value: u64) -> u32 {
     64 - value.leading_zeros()
@@ -35,6 +38,11 @@ pub(crate) fn pack(values: impl Iterator<Item = u64>, width: u32, out: &mut Vec<
 pub(crate) fn get(bytes: &[u8], width: u32, at: usize) -> u64 {
     let bit = at * width as usize;
     let rest = bytes.get(bit / 8..).unwrap_or_default();
+    if width <= NARROW_BITS_MAX
+        && let Some(word) = rest.first_chunk::<8>()
+    {
+        return (u64::from_le_bytes(*word) >> (bit % 8)) & ((1 << width) - 1);
+    }
     let word = match rest.first_chunk::<16>() {
         Some(word) => u128::from_le_bytes(*word),
         None => {

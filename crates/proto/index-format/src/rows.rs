@@ -273,6 +273,8 @@ struct RowBlock {
     rows: usize,
     partitions: usize,
     widths: [u32; 4],
+    /// Offset of each column in the payload.
+    starts: [usize; 4],
 }
 
 impl RowBlock {
@@ -287,8 +289,13 @@ impl RowBlock {
             && (1..=rows).contains(&partitions)
             && rows <= BLOCK_ROWS as usize
             && (first > 0 || partitions == rows || partitions == 1);
-        let bytes: usize = counts.iter().map(|(count, width)| packed_len(*count, *width)).sum();
-        if !is_possible || r.remaining() != bytes {
+        let mut end = HEAD_BYTES;
+        let starts = counts.map(|(count, width)| {
+            let start = end;
+            end += packed_len(count, width);
+            start
+        });
+        if !is_possible || r.remaining() != end - HEAD_BYTES {
             return Err(block.invalid("block of rows with impossible columns"));
         }
         Ok(RowBlock {
@@ -301,20 +308,16 @@ impl RowBlock {
             rows,
             partitions,
             widths,
+            starts,
         })
     }
 
     /// Value `at` of one of the columns: tokens, offsets, first rows, rows.
     fn value(&self, column: usize, at: usize) -> u64 {
-        let mut start = HEAD_BYTES;
-        let mut width = 0;
-        for (number, bits) in self.widths.iter().enumerate().take(column + 1) {
-            width = *bits;
-            if number < column {
-                start += packed_len(self.partitions, width);
-            }
-        }
-        bits::get(self.block.payload().get(start..).unwrap_or_default(), width, at)
+        let (Some(width), Some(start)) = (self.widths.get(column), self.starts.get(column)) else {
+            return 0;
+        };
+        bits::get(self.block.payload().get(*start..).unwrap_or_default(), *width, at)
     }
 
     fn token(&self, partition: usize) -> i64 {
@@ -408,6 +411,13 @@ impl RowsReader {
             Some(block) => block.place((row % BLOCK_ROWS) as usize).map(Lookup::Found),
             None => Err(IndexError::Invalid { what: "block of rows is missing", offset: 0 }),
         }
+    }
+
+    /// Token of a row, if its block is the one of the last look-up.
+    pub fn loaded_token(&self, row: u32) -> Option<Token> {
+        let block = self.block.as_ref().filter(|block| block.number == row / BLOCK_ROWS)?;
+        let row = (row % BLOCK_ROWS) as usize;
+        (row < block.rows).then(|| Token(block.token(block.partition_of(row))))
     }
 
     /// The first id whose token is not below `token`; the count of the rows if there is none.

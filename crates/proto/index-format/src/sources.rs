@@ -10,6 +10,9 @@ use crate::memtable::MemtableRows;
 use crate::rows::{Lookup, RowPlace, RowsReader};
 use crate::{Block, BlockRef, IndexError, Visibility};
 
+/// Rows that a source skips before it searches for a token.
+const STEPS_MAX: u32 = 3;
+
 /// Primary key of a row in a form whose order is that of the table.
 #[derive(Clone, Debug)]
 pub struct RowKey {
@@ -323,17 +326,40 @@ impl Source {
 }
 
 impl FileSource {
+    /// Skips rows of smaller tokens one by one, a few at most and only in blocks that are loaded: intersections of like
+    /// predicates go forward by a row or two, and a search costs as much as ten rows. False: search for the token.
+    fn steps_to(&mut self, token: Token) -> Result<bool, IndexError> {
+        for _ in 0..STEPS_MAX {
+            let row = match self.row {
+                Some(row) => row,
+                None => match self.index.advance()? {
+                    Step::Row(row) => row,
+                    Step::End | Step::NeedBlock(_) => return Ok(false),
+                },
+            };
+            self.row = Some(row);
+            match self.rows.loaded_token(row) {
+                None => return Ok(false),
+                Some(found) if found.0 >= token.0 => return Ok(true),
+                Some(_) => self.row = None,
+            }
+        }
+        Ok(false)
+    }
+
     /// The next row; `Err` inside names what is missing.
     fn load(&mut self, source: u32) -> Result<Result<Option<Candidate>, Wanted>, IndexError> {
         if let Some(token) = self.floor {
-            match self.rows.first_of_token(token)? {
-                Lookup::NeedBlock(at) => return Ok(Err(Wanted::RowsBlock(at))),
-                Lookup::Found(row) => {
-                    self.index.seek(row);
-                    self.floor = None;
-                    self.row = self.row.filter(|known| *known >= row);
+            if !self.steps_to(token)? {
+                match self.rows.first_of_token(token)? {
+                    Lookup::NeedBlock(at) => return Ok(Err(Wanted::RowsBlock(at))),
+                    Lookup::Found(row) => {
+                        self.index.seek(row);
+                        self.row = self.row.filter(|known| *known >= row);
+                    }
                 }
             }
+            self.floor = None;
         }
         loop {
             let row = match self.row {
