@@ -414,7 +414,7 @@ impl RowsReader {
     }
 
     /// Token of a row, if its block is the one of the last look-up.
-    pub fn loaded_token(&self, row: u32) -> Option<Token> {
+    pub(crate) fn loaded_token(&self, row: u32) -> Option<Token> {
         let block = self.block.as_ref().filter(|block| block.number == row / BLOCK_ROWS)?;
         let row = (row % BLOCK_ROWS) as usize;
         (row < block.rows).then(|| Token(block.token(block.partition_of(row))))

@@ -327,7 +327,7 @@ impl Source {
 
 impl FileSource {
     /// Skips rows of smaller tokens one by one, a few at most and only in blocks that are loaded: intersections of like
-    /// predicates go forward by a row or two, and a search costs as much as ten rows. False: search for the token.
+    /// predicates go forward by a row or two, and a search reads a token for each halving of a block. False: search for the token.
     fn steps_to(&mut self, token: Token) -> Result<bool, IndexError> {
         for _ in 0..STEPS_MAX {
             let row = match self.row {
